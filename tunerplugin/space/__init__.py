@@ -1,0 +1,17 @@
+"""The two languages: problems and knobs.  Imports neither torch nor tvm."""
+
+from .problem import Problem, Value, Word
+from .space import Constraint, Knob, ListSpace, Prefix, Space, Step, UnionSpace
+
+__all__ = [
+    "Constraint",
+    "Knob",
+    "ListSpace",
+    "Prefix",
+    "Problem",
+    "Space",
+    "Step",
+    "UnionSpace",
+    "Value",
+    "Word",
+]
