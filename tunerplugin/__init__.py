@@ -1,0 +1,53 @@
+"""A compiler-plugin style autotuner for Apache TVM.
+
+``import tunerplugin`` loads neither torch nor tvm: the names below are looked up when they are
+first used (PEP 562).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .integrations.metaschedule import BeamSearch, Seq2SeqModel, predict, register, tune
+    from .models import load_model
+
+try:
+    __version__ = version("tunerplugin")
+except PackageNotFoundError:  # a checkout that was never installed
+    __version__ = "0+checkout"
+
+_HOME = {
+    "BeamSearch": ".integrations.metaschedule",
+    "Seq2SeqModel": ".integrations.metaschedule",
+    "load_model": ".models",
+    "predict": ".integrations.metaschedule",
+    "register": ".integrations.metaschedule",
+    "tune": ".integrations.metaschedule",
+}
+
+__all__ = [
+    "BeamSearch",
+    "Seq2SeqModel",
+    "__version__",
+    "load_model",
+    "predict",
+    "register",
+    "tune",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the public name ``name`` from its module."""
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(home, __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
