@@ -1,8 +1,9 @@
 """Lets the tests run from the checkout, installed or not.
 
-``setup.cfg`` installs ``schedules/`` and ``hw/`` as ``tunerplugin.schedules`` and ``tunerplugin.hw``;
-in the checkout they are found by looking for subpackages of ``tunerplugin`` in the repository root
-too.  Child processes of the tests find the checkout through ``PYTHONPATH``.
+``setup.cfg`` installs ``schedules/`` and ``hw/`` as ``tunerplugin.schedules`` and
+``tunerplugin.hw``; in the checkout they are found because the repository root is searched for
+subpackages of ``tunerplugin`` too.  Child processes of the tests find the checkout through
+``PYTHONPATH``.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ from __future__ import annotations
 import warnings
 from importlib import metadata
 
-# First release with which JSONDatabase.commit_workload of TVM 0.27 segfaults (tried: .post1, .post2).
+# First release with which JSONDatabase.commit_workload of TVM 0.27 segfaults (tried: its .post1
+# and .post2).
 FFI_BROKEN_FROM = (0, 1, 15)
 
 

@@ -1,0 +1,75 @@
+"""``tunerplugin predict MODEL``: schedules from the predictor alone, nothing is measured."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .. import models
+from . import exits, options, render
+from .exits import StopGuard
+from .parser import Parser
+
+
+def add_parser(add: Callable[..., Parser]) -> Parser:
+    """Declare the verb."""
+    verb = add(
+        "predict",
+        parents=[options.compiling(), options.common()],
+        help="choose schedules for a model without measuring",
+        description="Choose a schedule for every task of a model with the predictor alone; "
+        "works for targets that this machine does not have.",
+    )
+    verb.add_argument(
+        "model", metavar="MODEL", help=f"a file ending in {', '.join(models.LOADERS)}"
+    )
+    verb.add_argument(
+        "--out", type=Path, metavar="DIR", help="write a MetaSchedule JSON database into DIR"
+    )
+    return verb
+
+
+def run(args: argparse.Namespace, guard: StopGuard) -> int:
+    """Predict; 0 when at least one task got a schedule."""
+    file = models.check_model_path(args.model)
+    options.check_weights(args.weights)
+    out = None if args.out is None else options.make_work_dir(args.out, "--out")
+    with render.stdout_to_stderr():
+        import tunerplugin
+
+        target = options.parse_target(args.target)
+        model = models.load_model(file)
+        database = tunerplugin.predict(
+            model.mod, target, seed=args.seed, params=model.params or None, weights=args.weights
+        )
+        if out is not None:
+            _write(database, out)
+    predicted = sum(task.status == "predicted" for task in database.coverage)
+    document: dict[str, Any] = {
+        "verb": "predict",
+        "model": str(file),
+        "target": str(target),
+        "status": "done" if predicted else "nothing_predicted",
+        "tasks": render.coverage_rows(database.coverage),
+        "out": None if out is None else str(out),
+    }
+    render.emit(args.format, document, render.coverage_table(database.coverage))
+    if predicted:
+        return exits.DONE
+    print("tunerplugin: failed: expected a schedule for some task, got none", file=sys.stderr)
+    return exits.FAILED
+
+
+def _write(database: Any, out: Path) -> None:
+    """Copy the records into TVM's own JSON database."""
+    from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord
+
+    copy = JSONDatabase(work_dir=str(out))
+    for record in database.get_all_tuning_records():
+        workload = copy.commit_workload(record.workload.mod)
+        copy.commit_tuning_record(
+            TuningRecord(record.trace, workload, record.run_secs, record.target, record.args_info)
+        )
