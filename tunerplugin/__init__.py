@@ -28,6 +28,10 @@ _HOME = {
     "tune": ".integrations.metaschedule",
 }
 
+_SUBPACKAGES = frozenset(
+    ("hw", "integrations", "measure", "predictor", "records", "schedules", "search", "space")
+)
+
 __all__ = [
     "BeamSearch",
     "Seq2SeqModel",
@@ -40,7 +44,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load the public name ``name`` from its module."""
+    """Load the public name ``name`` from its module, or the subpackage of that name."""
+    if name in _SUBPACKAGES:
+        return import_module(f".{name}", __name__)
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -50,4 +56,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_SUBPACKAGES})
