@@ -1,0 +1,30 @@
+"""The record store: the truth about everything that was measured.  Imports neither torch nor tvm.
+
+``SQLiteStore`` keeps; ``check`` verifies; ``export_jsonl`` / ``import_jsonl`` move records between
+machines; ``export_t4`` / ``import_t4`` speak to other tuners.
+"""
+
+from .check import CheckReport, check
+from .jsonl import ImportReport, export_jsonl, import_jsonl
+from .record import Record, Run, TaskKey, Workload
+from .sqlite import SQLiteStore
+from .store import MemoryStore, RecordStore
+from .tuningschema import T4Row, export_t4, import_t4
+
+__all__ = [
+    "CheckReport",
+    "ImportReport",
+    "MemoryStore",
+    "Record",
+    "RecordStore",
+    "Run",
+    "SQLiteStore",
+    "T4Row",
+    "TaskKey",
+    "Workload",
+    "check",
+    "export_jsonl",
+    "export_t4",
+    "import_jsonl",
+    "import_t4",
+]
