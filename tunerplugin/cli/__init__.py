@@ -71,6 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 # The reader of stdout went away (`| head`); do not complain again at exit.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
                 return exits.FAILED
+            if isinstance(error, OSError) and not debug:  # disk full, file taken away, ...
+                print(f"tunerplugin {args.verb}: failed: {error}", file=sys.stderr)
+                return exits.FAILED
             raise
     return code
 
