@@ -12,6 +12,7 @@ import hashlib
 import importlib.util
 import os
 import sys
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -121,9 +122,13 @@ def from_torch(exported: Any) -> Model:
     """Import a ``torch.export.ExportedProgram``; its parameters stay apart from the module."""
     from tvm.relax.frontend.torch import from_exported_program
 
-    return _detach(
-        from_exported_program(exported, keep_params_as_input=True, unwrap_unit_return_tuple=True)
-    )
+    with warnings.catch_warnings():
+        # torch warns about its own copying of a module's signature.
+        warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)
+        mod = from_exported_program(
+            exported, keep_params_as_input=True, unwrap_unit_return_tuple=True
+        )
+    return _detach(mod)
 
 
 @contextmanager

@@ -179,8 +179,11 @@ def test_stop_keeps_everything(folder: Path, signum: signal.Signals, code: int) 
 def test_killed_run_goes_on_and_its_trials_count(folder: Path) -> None:
     process = start(folder, *tune(folder, 2000))
     acknowledged = wait_for_records(folder, process, 5)
+    children = psutil.Process(process.pid).children(recursive=True)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
+    _, alive = psutil.wait_procs(children, timeout=20)
+    assert alive == []
     kept = records(folder)
     assert kept[: len(acknowledged)] == acknowledged
     ours = sum(record.method == "ours" for record in kept)

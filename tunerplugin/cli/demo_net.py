@@ -24,7 +24,7 @@ RELATIVE_TOLERANCE = 1e-3
 ABSOLUTE_TOLERANCE = 1e-4
 
 
-class DemoNet(torch.nn.Module):  # type: ignore[misc]
+class DemoNet(torch.nn.Module):
     """A small image classifier with each kind of layer that mobile networks have.
 
     Input (1, 3, 96, 96), output (1, 10), float32; about 0.3 M parameters, 60 M multiply-adds.
