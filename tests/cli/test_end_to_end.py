@@ -120,7 +120,8 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_document_tells_the_coverage(tuned: Path) -> None:
     document = json.loads((tuned / "second.json").read_text())
-    assert {task["status"] for task in document["tasks"]} == {"tuned"}
+    # "untuned": measured, and nothing was faster than the untuned schedule.
+    assert {task["status"] for task in document["tasks"]} <= {"tuned", "untuned"}
     assert len(document["tasks"]) == 2
     assert sum(task["trials"] for task in document["tasks"]) == 8
     assert 0 < document["best_s"] <= document["untuned_s"]
@@ -210,7 +211,7 @@ def test_dynamic_task_is_skipped_with_a_sentence(folder: Path) -> None:
     skipped = [task for task in document["tasks"] if task["status"] == "skipped"]
     assert len(skipped) == 1
     assert "dynamic" in skipped[0]["reason"] or "shape" in skipped[0]["reason"]
-    assert sum(task["status"] == "tuned" for task in document["tasks"]) == 2
+    assert sum(task["best_s"] is not None for task in document["tasks"]) == 2
 
 
 def test_nothing_measured_is_a_failure(folder: Path) -> None:
@@ -228,4 +229,4 @@ def test_demo_compares_three_builds(tmp_path: Path) -> None:
     assert names == ["torch eager", "TVM untuned", "TVM tuned"]
     assert all(timing["equal"] for timing in document["latencies"])
     assert all(timing["latency_s"] > 0 for timing in document["latencies"])
-    assert sum(task["status"] == "tuned" for task in document["tasks"]) >= 5
+    assert sum(task["best_s"] is not None for task in document["tasks"]) == 9

@@ -101,11 +101,12 @@ def make_work_dir(path: Path, option: str = "--work-dir") -> Path:
 
 def parse_target(text: str | None) -> Any:
     """A ``tvm.target.Target`` from a name, a tag or a JSON object; ``None`` is this machine's."""
+    from tvm.target import Target
+
     if text is None:
         from ..measure import host_target
 
-        return host_target()
-    from tvm.target import Target
+        return Target(host_target())
 
     try:
         config = json.loads(text) if text.lstrip().startswith("{") else text

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace, guard: StopGuard) -> int:
             model.mod, target, seed=args.seed, params=model.params or None, weights=args.weights
         )
         if out is not None:
-            _write(database, out)
+            database.save(out)
     predicted = sum(task.status == "predicted" for task in database.coverage)
     document: dict[str, Any] = {
         "verb": "predict",
@@ -62,14 +62,3 @@ def run(args: argparse.Namespace, guard: StopGuard) -> int:
     print("tunerplugin: failed: expected a schedule for some task, got none", file=sys.stderr)
     return exits.FAILED
 
-
-def _write(database: Any, out: Path) -> None:
-    """Copy the records into TVM's own JSON database."""
-    from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord
-
-    copy = JSONDatabase(work_dir=str(out))
-    for record in database.get_all_tuning_records():
-        workload = copy.commit_workload(record.workload.mod)
-        copy.commit_tuning_record(
-            TuningRecord(record.trace, workload, record.run_secs, record.target, record.args_info)
-        )
