@@ -61,4 +61,3 @@ def run(args: argparse.Namespace, guard: StopGuard) -> int:
         return exits.DONE
     print("tunerplugin: failed: expected a schedule for some task, got none", file=sys.stderr)
     return exits.FAILED
-
