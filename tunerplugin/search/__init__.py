@@ -1,0 +1,22 @@
+"""Constrained beam search and the ask/measure/tell loop.  Never imports tvm."""
+
+from .beam import BeamSearch, Candidate, SearchReport
+from .explored import Explored
+from .replay import replay
+from .scorer import Scorer
+from .tuner import LearningScorer, Tuner, TunerOptions, run
+from .uniform import UniformScorer
+
+__all__ = [
+    "BeamSearch",
+    "Candidate",
+    "Explored",
+    "LearningScorer",
+    "Scorer",
+    "SearchReport",
+    "Tuner",
+    "TunerOptions",
+    "UniformScorer",
+    "replay",
+    "run",
+]

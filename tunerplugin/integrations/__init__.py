@@ -1,0 +1,1 @@
+"""Adapters between tuners of others and the TVM-free core."""

@@ -1,0 +1,222 @@
+"""``tune`` and ``predict``: a module in, a TVM database out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+
+from ...errors import EmptySpaceError, InputError
+from ...measure import Measurer, device_name, host_target
+from ...predictor import Predictor
+from ...records import RecordStore, SQLiteStore
+from ...search import LearningScorer, TunerOptions, UniformScorer
+from ..compat import compiler_version
+from .database import PREDICTED_S, TaskCoverage, TunedDatabase
+from .limits import complete_target, is_gpu
+from .module import module_tasks
+from .proposer import Proposer
+from .session import Progress, Session, SessionOptions, TaskState, reproduce, tuning_record
+from .winners import Winner, decide
+
+RECORDS_FILE = "records.sqlite"
+METHODS = ("ours", "random")
+_WEIGHTS = "metaschedule.safetensors"
+
+
+def tune(
+    mod: Any,
+    target: Any = None,
+    *,
+    work_dir: str | os.PathLike[str],
+    trials: int = 64,
+    seed: int = 0,
+    jobs: int | None = None,
+    params: Mapping[str, Any] | None = None,
+    method: str = "ours",
+    weights: str | os.PathLike[str] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Any:
+    """Measure schedules for every task of ``mod`` and return the best as a TVM database.
+
+    Args:
+        mod: a PrimFunc, a TIR module or a Relax module.
+        target: a ``tvm.target.Target`` or what it takes (default: this machine's CPU).
+        work_dir: holds ``records.sqlite``; the same call on the same folder resumes.
+        trials: measured candidates in all, over all tasks and earlier runs.  The untuned schedule
+            of each task is measured first and not counted.
+        seed: of the search and of the inputs.
+        jobs: CPU threads of builds and of timed runs (default: the cores of this process).
+        params: a Relax module's parameters by name, bound before tuning.
+        method: ``ours``, or ``random`` for the baseline of comparisons.
+        weights: a predictor's safetensors file (default: what ships with the package, if any).
+        progress: called after every outcome.
+
+    Returns a ``TunedDatabase``; its ``coverage`` says what became of each task.  Raises
+    ``TunerError`` subclasses for what the user can mend.
+    """
+    _check(trials, jobs, method)
+    target = _target(target, jobs)
+    found = module_tasks(mod, target, params)
+    scorer: LearningScorer
+    if method == "random":
+        scorer, options = UniformScorer(), TunerOptions(pool=1)
+    else:
+        scorer, options = load_predictor(weights, seed), TunerOptions()
+    device = str(target.kind.name) if is_gpu(target) else "cpu"
+    folder = _folder(work_dir)
+    with (
+        SQLiteStore(folder / RECORDS_FILE) as store,
+        Measurer(jobs=jobs, device=device, seed=seed) as measurer,
+    ):
+        store.start_run(_run_info(target, seed, trials, method))
+        name = device_name(jobs) if device == "cpu" else f"{device} on {device_name(jobs)}"
+        session = Session(
+            found.tasks,
+            store,
+            measurer,
+            scorer,
+            SessionOptions(trials, seed, method, name, options),
+            progress,
+        )
+        session.run()
+        ends = [(state, decide(state, store, measurer, seed)) for state in session.states]
+    return _database(ends, found.skipped)
+
+
+def predict(
+    mod: Any,
+    target: Any = None,
+    *,
+    seed: int = 0,
+    params: Mapping[str, Any] | None = None,
+    weights: str | os.PathLike[str] | None = None,
+) -> Any:
+    """A schedule for every task of ``mod`` without any measurement, as a TVM database.
+
+    Arguments as for ``tune``.  The records' run time is a placeholder.
+    """
+    target = _target(target, None)
+    found = module_tasks(mod, target, params)
+    predictor = load_predictor(weights, seed)
+    coverage: list[TaskCoverage] = []
+    records = []
+    for task in found.tasks:
+        proposer = Proposer(task, predictor, seed, TunerOptions(temperature=0.0))
+        try:
+            proposals = proposer.predict()
+        except EmptySpaceError as error:
+            coverage.append(
+                TaskCoverage(task.name, task.operator, task.weight, "untuned", str(error))
+            )
+            continue
+        if not proposals:
+            reason = f"TVM refused all {proposer.verdicts['illegal']} candidates"
+            coverage.append(TaskCoverage(task.name, task.operator, task.weight, "untuned", reason))
+            continue
+        records.append(tuning_record(task, proposals[0].schedule, [PREDICTED_S]))
+        coverage.append(TaskCoverage(task.name, task.operator, task.weight, "predicted"))
+    database = TunedDatabase([*coverage, *found.skipped])
+    _commit(database, records)
+    return database
+
+
+def load_predictor(weights: str | os.PathLike[str] | None, seed: int) -> Predictor:
+    """The predictor with the given weights, else with those in the package, else untrained.
+
+    Raises ``WeightsError`` when a file does not fit.
+    """
+    if weights is not None:
+        return Predictor.load(Path(weights), seed)
+    packaged = resources.files("tunerplugin") / "weights" / _WEIGHTS
+    if packaged.is_file():
+        with resources.as_file(packaged) as path:
+            return Predictor.load(path, seed)
+    return Predictor(seed)
+
+
+def export_database(store: RecordStore, directory: str | os.PathLike[str]) -> int:
+    """Write a store's measured candidates as a MetaSchedule JSON database; returns how many."""
+    from .export import export_records
+
+    return export_records(store, Path(directory))
+
+
+def _check(trials: int, jobs: int | None, method: str) -> None:
+    if trials < 0:
+        raise InputError(f"expected trials of at least 0, got {trials}")
+    if jobs is not None and jobs < 1:
+        raise InputError(f"expected jobs of at least 1, got {jobs}")
+    if method not in METHODS:
+        raise InputError(f"expected a method of {', '.join(METHODS)}, got {method!r}")
+
+
+def _target(target: Any, jobs: int | None) -> Any:
+    return complete_target(host_target(jobs) if target is None else target)
+
+
+def _folder(work_dir: str | os.PathLike[str]) -> Path:
+    folder = Path(work_dir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"expected a folder to keep records in, got {str(work_dir)!r}: {error.strerror}"
+        ) from error
+    return folder
+
+
+def _run_info(target: Any, seed: int, trials: int, method: str) -> dict[str, str]:
+    import torch
+
+    return {
+        "target": str(target),
+        "seed": str(seed),
+        "trials": str(trials),
+        "method": method,
+        "compiler": compiler_version(),
+        "torch": str(torch.__version__),
+    }
+
+
+def _database(ends: list[tuple[TaskState, Winner]], skipped: tuple[TaskCoverage, ...]) -> Any:
+    coverage = [_coverage(state, winner) for state, winner in ends]
+    records = [
+        reproduce(state, winner.values, winner.outcome)
+        for state, winner in ends
+        if winner.values is not None and winner.outcome is not None
+    ]
+    database = TunedDatabase([*coverage, *skipped])
+    _commit(database, records)
+    return database
+
+
+def _coverage(state: TaskState, winner: Winner) -> TaskCoverage:
+    best = winner.outcome.latency_s if winner.outcome else winner.untuned_s
+    return TaskCoverage(
+        state.task.name,
+        state.task.operator,
+        state.task.weight,
+        "untuned" if winner.values is None else "tuned",
+        winner.reason,
+        winner.untuned_s,
+        best,
+        state.trials,
+    )
+
+
+def _commit(database: Any, records: list[Any]) -> None:
+    from ..compat import ms
+
+    for record in records:
+        workload = database.commit_workload(record.workload.mod)
+        database.commit_tuning_record(
+            ms.database.TuningRecord(
+                record.trace, workload, record.run_secs, record.target, record.args_info
+            )
+        )
+
+

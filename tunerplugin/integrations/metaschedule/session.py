@@ -1,0 +1,250 @@
+"""The tuning loop over many tasks: propose, measure, record, learn.
+
+Every outcome is in the record store before the loop looks at the next one; a resumed run first
+tells the tuners what the store holds.  Start reading at ``Session.run``.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm
+
+from ...errors import MeasureError
+from ...measure import Measurer, MeasureTask, Request
+from ...outcome import Outcome
+from ...records import Record, RecordStore, TaskKey
+from ...search import LearningScorer, TunerOptions
+from ...space import Prefix
+from ..compat import ms
+from .module import untuned_module
+from .proposer import Proposal, Proposer
+from .task import TuningTask
+
+#: candidates measured between two updates of the predictor
+BATCH = 8
+UNTUNED = "untuned"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands.  Times are weighted sums over the tasks in seconds, once all are known."""
+
+    done: int
+    total: int
+    task: str
+    best_s: float | None
+    untuned_s: float | None
+    elapsed_s: float
+
+
+@dataclass
+class TaskState:
+    """One task within a session."""
+
+    task: TuningTask
+    key: TaskKey
+    proposer: Proposer
+    measure_task: MeasureTask
+    untuned: Outcome | None = None
+    trials: int = 0
+    #: relative improvement of the best by each batch
+    gains: list[float] = field(default_factory=list)
+    #: why the task cannot be tuned further, once that is known
+    closed: str = ""
+
+    @property
+    def best_s(self) -> float | None:
+        """The best latency in seconds, the untuned schedule's included."""
+        best = self.proposer.tuner.best
+        times = [o.latency_s for o in (self.untuned, best[1] if best else None) if o is not None]
+        return min((t for t in times if t is not None), default=None)
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """What a run was asked for.  ``trials`` is the total over all tasks, earlier runs included."""
+
+    trials: int
+    seed: int
+    method: str
+    device: str
+    tuner: TunerOptions | None = None
+
+
+class Session:
+    """Tunes the tasks of one module with one predictor."""
+
+    def __init__(
+        self,
+        tasks: Sequence[TuningTask],
+        store: RecordStore,
+        measurer: Measurer,
+        predictor: LearningScorer,
+        options: SessionOptions,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> None:
+        self._store, self._measurer, self._predictor = store, measurer, predictor
+        self._options, self._progress = options, progress
+        self.states = [self._open(task) for task in tasks]
+        earlier = [record.elapsed_s for s in self.states for record in store.records(s.key)]
+        self._started_s = time.monotonic() - max(earlier, default=0.0)
+        self._learn()
+
+    def _open(self, task: TuningTask) -> TaskState:
+        key = task.key(self._options.device)
+        self._store.put_workload(task.workload)
+        proposer = Proposer(task, self._predictor, self._options.seed, self._options.tuner)
+        measure_task = MeasureTask(
+            task.name, tvm.ir.save_json(untuned_module(task)), str(task.target)
+        )
+        state = TaskState(task, key, proposer, measure_task)
+        for record in self._store.records(key, self._options.method):
+            state.trials += 1
+            proposer.restore(record.values, record.outcome)
+        for record in self._store.records(key, UNTUNED):
+            state.untuned = record.outcome
+        return state
+
+    @property
+    def done(self) -> int:
+        """Candidates measured so far, earlier runs included."""
+        return sum(state.trials for state in self.states)
+
+    def run(self) -> None:
+        """Measure until the budget is spent or every task is used up."""
+        for state in self.states:
+            if state.untuned is None:
+                self._measure_untuned(state)
+        while self.done < self._options.trials:
+            state = self._next()
+            if state is None:
+                return
+            self._batch(state, min(BATCH, self._options.trials - self.done))
+
+    def _next(self) -> TaskState | None:
+        """The task where the next batch should gain most.
+
+        Its share of the module's time, divided by the trials it had already, times how much its
+        last batches still gained: a task is left once it stops improving.
+        """
+        open_ = [state for state in self.states if not state.closed]
+        return max(open_, key=_promise, default=None)
+
+    def _measure_untuned(self, state: TaskState) -> None:
+        request = Request(0, state.measure_task.module)
+        try:
+            for _, outcome in self._measurer.measure(state.measure_task, [request]):
+                self._record(state, (), outcome, UNTUNED, 0, "")
+                state.untuned = outcome
+        except MeasureError as error:
+            state.closed = str(error)
+        self._report(state)
+
+    def _batch(self, state: TaskState, size: int) -> None:
+        proposals = state.proposer.propose(size)
+        if not proposals:
+            state.closed = "every candidate of its design space was measured"
+            return
+        before = state.best_s
+        requests = [
+            Request(i, tvm.ir.save_json(p.schedule.mod)) for i, p in enumerate(proposals)
+        ]
+        try:
+            for index, outcome in self._measurer.measure(state.measure_task, requests):
+                proposal = proposals[index]
+                text = _record_json(state, proposal, outcome)
+                method = self._options.method
+                self._record(state, proposal.values, outcome, method, state.trials, text)
+                state.trials += 1
+                state.proposer.tuner.tell(proposal.values, outcome)
+                self._report(state)
+        except MeasureError as error:
+            state.closed = str(error)
+            return
+        after = state.best_s
+        state.gains.append(1 - after / before if before and after else 0.0)
+        self._learn()
+
+    def _record(
+        self,
+        state: TaskState,
+        values: Prefix,
+        outcome: Outcome,
+        method: str,
+        trial: int,
+        trace: str,
+    ) -> None:
+        elapsed = time.monotonic() - self._started_s
+        seed = self._options.seed
+        self._store.append(
+            Record(state.key, values, outcome, method, seed, trial, elapsed, trace)
+        )
+
+    def _learn(self) -> None:
+        examples = [e for state in self.states for e in state.proposer.tuner.examples()]
+        if examples:
+            self._predictor.update(examples)
+
+    def _report(self, state: TaskState) -> None:
+        if self._progress is None:
+            return
+        self._progress(
+            Progress(
+                self.done,
+                self._options.trials,
+                state.task.name,
+                weighted_sum(self.states, lambda s: s.best_s),
+                weighted_sum(self.states, lambda s: s.untuned.latency_s if s.untuned else None),
+                time.monotonic() - self._started_s,
+            )
+        )
+
+
+def weighted_sum(
+    states: Sequence[TaskState], seconds: Callable[[TaskState], float | None]
+) -> float | None:
+    """Time of one call of the module in these tasks; ``None`` while a task's is unknown."""
+    total = 0.0
+    for state in states:
+        value = seconds(state)
+        if value is None and state.closed:
+            continue
+        if value is None:
+            return None
+        total += state.task.weight * value
+    return total
+
+
+def _promise(state: TaskState) -> float:
+    recent = state.gains[-2:]
+    improving = 0.1 + (sum(recent) / len(recent) if recent else 1.0)
+    seconds = state.best_s or 1.0
+    return state.task.weight * seconds * improving / (state.trials / BATCH + 1)
+
+
+def _record_json(state: TaskState, proposal: Proposal, outcome: Outcome) -> str:
+    """MetaSchedule's own JSON of the record, for export; empty for a failure."""
+    if not outcome.ok:
+        return ""
+    record = tuning_record(state.task, proposal.schedule, list(outcome.samples_s))
+    return json.dumps(record.as_json())
+
+
+def tuning_record(task: TuningTask, schedule: Any, run_secs: list[float]) -> Any:
+    """A MetaSchedule tuning record of a schedule of the task's workload."""
+    workload = ms.database.Workload(task.mod)
+    arguments = ms.arg_info.ArgInfo.from_entry_func(task.mod, remove_preproc=True)
+    return ms.database.TuningRecord(schedule.trace, workload, run_secs, task.target, arguments)
+
+
+def reproduce(state: TaskState, values: Prefix, outcome: Outcome) -> Any:
+    """The tuning record of a candidate that was measured earlier."""
+    scheduled = state.task.schedule(values)
+    return tuning_record(state.task, scheduled.schedule, list(outcome.samples_s))
+
+
