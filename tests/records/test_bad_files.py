@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tunerplugin.errors import RecordError
-from tunerplugin.records import SQLiteStore, Workload, check
+from tunerplugin.records import SQLiteStore, Workload, check, sqlite_file
 from tunerplugin.testing.records import KEY, make_record
 
 
@@ -127,6 +127,13 @@ def test_read_only_directory(read_only_dir: Path, name: str) -> None:
         SQLiteStore(read_only_dir / name)
 
 
+def test_read_only_file(read_only_dir: Path) -> None:
+    os.chmod(read_only_dir / "records.db", 0o444)
+    os.chmod(read_only_dir, 0o777)
+    with unprivileged(), pytest.raises(RecordError, match="expected a writable file in a writable"):
+        SQLiteStore(read_only_dir / "records.db")
+
+
 def test_read_only_directory_can_be_read(read_only_dir: Path) -> None:
     with unprivileged(), SQLiteStore(read_only_dir / "records.db", read_only=True) as store:
         assert list(store.records()) == [make_record(0)]
@@ -167,6 +174,24 @@ def test_settings_of_an_open_store(stored: Path) -> None:
         "busy_timeout": 30_000,
         "user_version": 1,
     }
+
+
+def test_absurd_lengths_are_refused(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit that keeps a flipped length from asking for gigabytes, made small."""
+    monkeypatch.setattr(sqlite_file, "MAX_VALUE_BYTES", 10_000)
+    with SQLiteStore(stored) as store:
+        with pytest.raises(RecordError, match="too big"):
+            store.put_workload(Workload("key", "large", "x" * 10_001))
+        assert [workload.name for workload in store.workloads()] == ["dense"]
+
+
+def test_schema_text_that_is_no_text(stored: Path) -> None:
+    """SQLite quotes the damaged text in its message; that message is no Unicode then."""
+    data = stored.read_bytes()
+    stored.write_bytes(data.replace(b"CREATE TABLE runs (", b"CREATE TABLE runs \xff"))
+    for opener in OPENERS:
+        with pytest.raises(RecordError, match="expected a sound record store"):
+            opener(stored)
 
 
 def test_file_system_without_shared_memory(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -115,10 +116,23 @@ def test_full_disk_refuses_and_keeps(small_disk: Path) -> None:
         assert store.count() == acknowledged + 1
 
 
-def test_disk_full_from_the_start(small_disk: Path) -> None:
-    (small_disk / "ballast").write_bytes(bytes(250 * 1024))
-    with pytest.raises(RecordError, match=r"cannot open .*records.db: the disk is full"):
-        SQLiteStore(small_disk / "records.db")
+@pytest.mark.parametrize("held", [False, True], ids=["alone", "held by another store"])
+def test_disk_full_before_the_first_measurement(small_disk: Path, held: bool) -> None:
+    """For a new store as for one that goes on."""
+    path = small_disk / "records.db"
+    holder = SQLiteStore(path)
+    holder.append(make_record(0))
+    if not held:
+        holder.close()
+    with contextlib.suppress(OSError), open(small_disk / "ballast", "wb", buffering=0) as ballast:
+        while ballast.write(bytes(1024)):
+            pass
+    for name in ("records.db", "new.db"):
+        with pytest.raises(RecordError, match=f"cannot open .*{name}: the disk is full"):
+            SQLiteStore(small_disk / name)
+    with SQLiteStore(path, read_only=True) as store:
+        assert list(store.records()) == [make_record(0)]
+    holder.close()
 
 
 @settings(max_examples=30, deadline=None)

@@ -46,6 +46,19 @@ def sound_file() -> Iterator[Path]:
         yield path
 
 
+@pytest.fixture(scope="module")
+def unmerged() -> Iterator[tuple[bytes, bytes]]:
+    """A store's file with half the records, and the log with the others."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "records.db"
+        with SQLiteStore(path) as store:
+            store.extend(ORIGINAL[: RECORDS // 2])
+        with SQLiteStore(path) as store:
+            for record in ORIGINAL[RECORDS // 2 :]:
+                store.append(record)
+            yield path.read_bytes(), path.with_name("records.db-wal").read_bytes()
+
+
 def exercise(path: Path) -> None:
     """Every way in: each gives true records or raises ``RecordError``."""
     for read_only in (True, False):
@@ -99,6 +112,28 @@ def test_bit_flips(sound_file: Path, flips: list[tuple[float, int]]) -> None:
                 assert list(store.records()) == ORIGINAL
         assert path.read_bytes() == data, "check must not change the file"
         exercise(path)
+
+
+@settings(max_examples=40, deadline=None)
+@given(flips=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 7)), max_size=3))
+def test_bit_flips_in_the_log(
+    unmerged: tuple[bytes, bytes], flips: list[tuple[float, int]]
+) -> None:
+    """The log a killed process leaves: what SQLite's checksums refuse ends it, nothing is wrong."""
+    merged, log = unmerged
+    data = bytearray(log)
+    for place, bit in flips:
+        data[int(place * len(data))] ^= 1 << bit
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "records.db"
+        path.write_bytes(merged)
+        path.with_name("records.db-wal").write_bytes(data)
+        with SQLiteStore(path) as store:
+            records = list(store.records())
+        assert records == ORIGINAL[: len(records)]
+        assert len(records) >= RECORDS // 2
+        assert len(records) == RECORDS or data != log
+        assert check(path).ok
 
 
 @settings(max_examples=40, deadline=None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from ..errors import RecordError
 from ..outcome import Outcome, Status
@@ -23,14 +23,10 @@ def dump(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
 def load(text: str | bytes) -> Any:
-    """Parse JSON text; raises ``RecordError`` for anything that is not, NaN among it."""
+    """Parse JSON text; raises ``RecordError`` for anything that is not."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise RecordError(f"expected JSON text, got {text[:40]!r} ({error})") from error
 

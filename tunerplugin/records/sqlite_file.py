@@ -51,21 +51,31 @@ TABLES = {
   digest BLOB NOT NULL UNIQUE)""",
 }
 
-#: result codes that mean "these bytes are wrong" (CORRUPT, NOTADB, IOERR, TOOBIG, FORMAT)
+#: result codes that mean "these bytes are wrong"; the first four come with many extended codes
 _DAMAGE_CODES = {
     sqlite3.SQLITE_CORRUPT,
     sqlite3.SQLITE_NOTADB,
-    sqlite3.SQLITE_IOERR,
     sqlite3.SQLITE_TOOBIG,
     sqlite3.SQLITE_FORMAT,
+    sqlite3.SQLITE_IOERR_READ,
+    sqlite3.SQLITE_IOERR_SHORT_READ,
+    sqlite3.SQLITE_IOERR_CORRUPTFS,
+    sqlite3.SQLITE_IOERR_DATA,
 }
-_FULL_CODES = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC}
+_FULL_CODES = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_FSYNC,
+    sqlite3.SQLITE_IOERR_SHMSIZE,
+}
+_NO_SHARED_MEMORY_CODES = {sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMMAP}
 _CANNOT_WRITE_CODES = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
 
 
 def is_damage(error: sqlite3.Error) -> bool:
     """Whether the error says that stored bytes are wrong (and not: busy, full, misused)."""
-    return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGE_CODES
+    code = getattr(error, "sqlite_errorcode", 0)
+    return code in _DAMAGE_CODES or code & 0xFF in _DAMAGE_CODES
 
 
 def _explain(path: Path, action: str, error: sqlite3.Error) -> str:
@@ -162,12 +172,13 @@ def open_to_read(path: Path) -> sqlite3.Connection:
             return _open_existing(path, "ro")
         except sqlite3.OperationalError as error:
             log = path.with_name(path.name + "-wal")
-            if error.sqlite_errorcode & 0xFF not in _CANNOT_WRITE_CODES:
+            code = error.sqlite_errorcode
+            if code not in _FULL_CODES and code & 0xFF not in _CANNOT_WRITE_CODES:
                 raise
             if log.exists() and log.stat().st_size:
                 raise RecordError(
                     f"cannot read {path}: its newest records are in {log.name} and the directory "
-                    "is read-only; copy both files to a writable directory"
+                    "is read-only or full; copy both files to a directory with space"
                 ) from error
         # WAL mode in a directory that cannot hold the shared memory: nobody else writes there
         return _open_existing(path, "ro&immutable=1")
@@ -234,7 +245,7 @@ def _choose_journal(connection: sqlite3.Connection) -> None:
             break
         except sqlite3.OperationalError as error:
             # the change of mode does not wait for other processes by itself
-            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_IOERR:
+            if error.sqlite_errorcode in _NO_SHARED_MEMORY_CODES:
                 break
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
