@@ -2,6 +2,7 @@
 
 from .beam import BeamSearch, Candidate, SearchReport
 from .explored import Explored
+from .history import History
 from .replay import replay
 from .scorer import Scorer
 from .tuner import LearningScorer, Tuner, TunerOptions, run
@@ -11,6 +12,7 @@ __all__ = [
     "BeamSearch",
     "Candidate",
     "Explored",
+    "History",
     "LearningScorer",
     "Scorer",
     "SearchReport",

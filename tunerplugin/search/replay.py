@@ -31,7 +31,7 @@ def replay(
     curve: list[float | None] = []
     best: float | None = None
     for values in order:
-        latency = tuner.outcomes[values].latency_s
+        latency = tuner.history.outcomes[values].latency_s
         if latency is not None and (best is None or latency < best):
             best = latency
         curve.append(best)

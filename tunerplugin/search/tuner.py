@@ -19,9 +19,10 @@ import numpy as np
 from ..errors import EmptySpaceError
 from ..outcome import Outcome
 from ..predictor import Example, TrainingReport
-from ..space import Problem, Space, Step, Value
+from ..space import Problem, Space, Value
 from .beam import BeamSearch, Candidate
 from .explored import Explored
+from .history import History
 from .scorer import Scorer
 
 
@@ -58,40 +59,28 @@ class Tuner:
         options: TunerOptions | None = None,
     ) -> None:
         self.problem, self.space = problem, space
+        self.history = History(problem, space)
         self.options = options or TunerOptions()
         self._predictor = predictor
         self._rng = np.random.default_rng([seed, int(problem.key, 16) % 2**32])
         self._explored = Explored(space)
         self._beam = BeamSearch(problem, space, predictor, self._explored)
-        self.outcomes: dict[tuple[Value, ...], Outcome] = {}
-        self._steps: dict[tuple[Value, ...], tuple[Step, ...]] = {}
-        self._fresh: list[tuple[Value, ...]] = []
-        self._fastest_learnt: float | None = None
 
     @property
     def exhausted(self) -> bool:
         """Whether every legal candidate was proposed."""
         return self._explored.complete
 
-    @property
-    def best(self) -> tuple[tuple[Value, ...], Outcome] | None:
-        """The fastest measured candidate."""
-        timed = [(o.latency_s, v) for v, o in self.outcomes.items() if o.latency_s is not None]
-        if not timed:
-            return None
-        values = min(timed, key=lambda pair: pair[0])[1]
-        return values, self.outcomes[values]
-
     def ask(self, n: int) -> list[Candidate]:
         """Up to ``n`` new candidates, most promising first; empty when the space is used up.
 
         Raises ``EmptySpaceError`` when the space never held a legal candidate.
         """
-        wanted = n * self.options.pool if self.outcomes else n
+        wanted = n * self.options.pool if self.history.outcomes else n
         try:
             pool = self._beam.search(wanted, self._rng, self.options.temperature)
         except EmptySpaceError:
-            if self.outcomes:
+            if self.history.outcomes:
                 return []
             raise
         chosen = self._choose(pool, n)
@@ -122,34 +111,16 @@ class Tuner:
 
         Raises ``SpaceError`` when ``values`` do not lie in the space.
         """
-        self._steps[values] = self.space.steps(values)
-        self.outcomes[values] = outcome
-        self._fresh.append(values)
+        self.history.tell(values, outcome)
         self._explored.add(values)
 
     def discard(self, values: tuple[Value, ...]) -> None:
         """Never propose ``values``: they stand for a program that another candidate stands for."""
         self._explored.add(values)
 
-    def examples(self) -> list[Example]:
-        """What is to be learnt since the last call, with qualities relative to the fastest.
-
-        A new fastest candidate changes every quality, so then all examples come again.
-        """
-        best = self.best
-        fastest = best[1].latency_s if best else None
-        fresh = self._fresh if fastest == self._fastest_learnt else list(self.outcomes)
-        self._fresh, self._fastest_learnt = [], fastest
-        return [self._example(values, fastest) for values in fresh]
-
-    def _example(self, values: tuple[Value, ...], fastest: float | None) -> Example:
-        latency = self.outcomes[values].latency_s
-        quality = fastest / latency if fastest and latency else None
-        return Example(self.problem, self._steps[values], self.space.describe(values), quality)
-
     def learn(self) -> None:
         """Update the predictor from this task's outcomes."""
-        self._predictor.update(self.examples())
+        self._predictor.update(self.history.examples())
 
 
 def run(
@@ -162,8 +133,8 @@ def run(
 
     A live measurer and a replay of recorded measurements run through it alike.
     """
-    while len(tuner.outcomes) < trials:
-        candidates = tuner.ask(min(batch, trials - len(tuner.outcomes)))
+    while len(tuner.history.outcomes) < trials:
+        candidates = tuner.ask(min(batch, trials - len(tuner.history.outcomes)))
         if not candidates:
             return
         for values, outcome in measure(candidates).items():

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 
 from ...errors import EmptySpaceError, InputError
 from ...measure import Measurer, device_name, host_target
-from ...predictor import Predictor
 from ...records import RecordStore, SQLiteStore
 from ...search import LearningScorer, TunerOptions, UniformScorer
 from ..compat import compiler_version
 from .database import PREDICTED_S, TaskCoverage, TunedDatabase
 from .limits import complete_target, is_gpu
 from .module import module_tasks
+from .pretrained import load_predictor
 from .proposer import Proposer
 from .session import Progress, Session, SessionOptions, TaskState, reproduce, tuning_record
 from .winners import Winner, decide
 
 RECORDS_FILE = "records.sqlite"
 METHODS = ("ours", "random")
-_WEIGHTS = "metaschedule.safetensors"
 
 
 def tune(
@@ -122,20 +120,6 @@ def predict(
     database = TunedDatabase([*coverage, *found.skipped])
     _commit(database, records)
     return database
-
-
-def load_predictor(weights: str | os.PathLike[str] | None, seed: int) -> Predictor:
-    """The predictor with the given weights, else with those in the package, else untrained.
-
-    Raises ``WeightsError`` when a file does not fit.
-    """
-    if weights is not None:
-        return Predictor.load(Path(weights), seed)
-    packaged = resources.files("tunerplugin") / "weights" / _WEIGHTS
-    if packaged.is_file():
-        with resources.as_file(packaged) as path:
-            return Predictor.load(path, seed)
-    return Predictor(seed)
 
 
 def export_database(store: RecordStore, directory: str | os.PathLike[str]) -> int:

@@ -60,7 +60,7 @@ class TaskState:
     @property
     def best_s(self) -> float | None:
         """The best latency in seconds, the untuned schedule's included."""
-        best = self.proposer.tuner.best
+        best = self.proposer.tuner.history.best
         times = [o.latency_s for o in (self.untuned, best[1] if best else None) if o is not None]
         return min((t for t in times if t is not None), default=None)
 
@@ -186,7 +186,7 @@ class Session:
         )
 
     def _learn(self) -> None:
-        examples = [e for state in self.states for e in state.proposer.tuner.examples()]
+        examples = [e for state in self.states for e in state.proposer.tuner.history.examples()]
         if examples:
             self._predictor.update(examples)
 

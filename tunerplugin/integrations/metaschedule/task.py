@@ -40,34 +40,47 @@ class Scheduled:
     program: int
 
 
+@dataclass(frozen=True)
+class DesignSpace:
+    """What TVM's space generator gives: the schedules whose traces sample, and the last judges."""
+
+    designs: tuple[Any, ...]
+    postprocs: tuple[Any, ...]
+
+
 class TuningTask:
     """A workload with its design space.
 
-    ``mod`` holds one PrimFunc called ``main``.  Raises ``UntunableError`` when it has a dynamic
-    shape or TVM finds no design space.
+    ``mod`` holds one PrimFunc called ``main``; ``design_space`` defaults to TVM's
+    post-order-apply.  Raises ``UntunableError`` when the function has a dynamic shape or TVM finds
+    no design space.
     """
 
-    def __init__(self, name: str, mod: Any, target: Any, weight: int = 1) -> None:
+    def __init__(
+        self,
+        name: str,
+        mod: Any,
+        target: Any,
+        weight: int = 1,
+        design_space: DesignSpace | None = None,
+    ) -> None:
         self.name, self.mod, self.target, self.weight = name, mod, target, weight
         self._blocks = _static_blocks(name, mod)
         self.operator = block_family(main_block(self._blocks).name)
         self.limits = HardwareLimits.of(target)
         self.problem: Problem = describe_problem(self._blocks, target, self.limits)
-        context, designs = _design_space(name, mod, target)
-        self._postprocs = list(context.space_generator.postprocs or [])
-        self._workload_mod = context.mod
-        self.sketches = self._make_sketches(designs)
+        found = design_space or _generate(name, mod, target)
+        self._postprocs = found.postprocs
+        self.sketches = self._make_sketches(found.designs)
         self.space: Space = UnionSpace(self.sketches)
 
-    def _make_sketches(self, designs: list[Any]) -> list[TraceSpace]:
+    def _make_sketches(self, designs: tuple[Any, ...]) -> list[TraceSpace]:
         by_name = {block.name: block for block in self._blocks}
         sketches: dict[str, TraceSpace] = {}
         for design in designs:
-            space = TraceSpace(self._workload_mod, design.trace, self._blocks)
+            space = TraceSpace(self.mod, design.trace, self._blocks)
             if space.version not in sketches:
-                space.constraints = hardware_constraints(
-                    self._workload_mod, space, by_name, self.limits
-                )
+                space.constraints = hardware_constraints(self.mod, space, by_name, self.limits)
                 sketches[space.version] = space
         return list(sketches.values())
 
@@ -93,7 +106,7 @@ class TuningTask:
         Raises ``IllegalCandidate`` when TVM refuses it: the postprocessors are the last judge.
         """
         sketch = self._sketch(values)
-        schedule = new_schedule(self._workload_mod)
+        schedule = new_schedule(self.mod)
         stage = "the schedule"
         try:
             sketch.to_trace(values[1:]).apply_to_schedule(schedule, remove_postproc=True)
@@ -133,7 +146,7 @@ def _static_blocks(name: str, mod: Any) -> list[Any]:
     return found
 
 
-def _design_space(name: str, mod: Any, target: Any) -> tuple[Any, list[Any]]:
+def _generate(name: str, mod: Any, target: Any) -> DesignSpace:
     preload_tensor_intrinsics()
     log = io.StringIO()
     try:
@@ -146,12 +159,12 @@ def _design_space(name: str, mod: Any, target: Any) -> tuple[Any, list[Any]]:
                 rand_state=_SPACE_SEED,
                 task_name=name,
             )
-            designs = list(context.generate_design_space())
+            designs = tuple(context.generate_design_space())
     except (ScheduleError, RuntimeError, ValueError, TypeError) as error:
         raise UntunableError(f"{name}: TVM finds no design space: {_one_line(error)}") from error
     if not designs:
         raise UntunableError(f"{name}: TVM's design space is empty")
-    return context, designs
+    return DesignSpace(designs, tuple(context.space_generator.postprocs or ()))
 
 
 def _one_line(error: BaseException) -> str:

@@ -66,13 +66,13 @@ def _recall(state: TaskState, store: RecordStore) -> Winner | None:
 
 
 def _finalists(state: TaskState) -> list[Prefix]:
-    outcomes = state.proposer.tuner.outcomes
+    outcomes = state.proposer.tuner.history.outcomes
     timed = sorted((o.latency_s, v) for v, o in outcomes.items() if o.latency_s is not None)
     return [values for _, values in timed[:FINALISTS]]
 
 
 def _why_none(state: TaskState) -> str:
-    outcomes = list(state.proposer.tuner.outcomes.values())
+    outcomes = list(state.proposer.tuner.history.outcomes.values())
     failed = [o for o in outcomes if not o.ok and o.status is not Status.ILLEGAL]
     if failed:
         return f"all {len(failed)} candidates failed, the first: {failed[0].reason}"
