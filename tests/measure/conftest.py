@@ -15,7 +15,7 @@ TARGET = json.dumps({"kind": "llvm", "num-cores": 2})
 
 @pytest.fixture(scope="session")
 def measurer() -> Iterator[Measurer]:
-    with Measurer(jobs=2, run_deadline_s=5, min_repeat_ms=1) as shared:
+    with Measurer(jobs=2, build_deadline_s=6, run_deadline_s=5, min_repeat_ms=1) as shared:
         yield shared
 
 

@@ -162,6 +162,24 @@ class OtherShape:
 
 
 @I.ir_module
+class BuildsForever:
+    """Unrolls into far more straight-line code than LLVM can compile in a few seconds."""
+
+    @T.prim_func(s_tir=True)
+    def main(a: T.Buffer((16,), "float32"), b: T.Buffer((16,), "float32")):
+        T.func_attr({"tirx.noalias": True})
+        for r in T.unroll(30000):
+            for i in range(16):
+                with T.sblock("b"):
+                    vr, vi = T.axis.remap("RS", [r, i])
+                    T.reads(a[vi])
+                    T.writes(b[vi])
+                    with T.init():
+                        b[vi] = T.float32(0)
+                    b[vi] = T.sin(b[vi]) + a[(vi + vr) % 16]
+
+
+@I.ir_module
 class Prints:
     @T.prim_func(s_tir=True)
     def main(a: T.Buffer((16,), "float32"), b: T.Buffer((16,), "float32")):

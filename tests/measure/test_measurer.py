@@ -14,7 +14,7 @@ import pytest
 
 from tests.measure import kernels
 from tunerplugin.errors import MeasureError
-from tunerplugin.measure import Measurer, MeasureTask, Request
+from tunerplugin.measure import Measurer, MeasureTask, Request, bench
 from tunerplugin.outcome import Outcome, Status
 
 Kernel = Callable[[str], str]
@@ -23,6 +23,7 @@ EXPECTED = {
     "Double": (Status.OK, ""),
     "CrashesLlvm": (Status.COMPILE_CRASH, "killed by signal 6 (SIGABRT): LLVM ERROR: Cannot sel"),
     "NeedsGpu": (Status.COMPILE_ERROR, "InternalError: "),
+    "BuildsForever": (Status.TIMEOUT, "build took longer than 6 s"),
     "Hangs": (Status.TIMEOUT, "run took longer than 5 s"),
     "Wrong": (Status.WRONG_RESULT, "seed 0, b: max difference 0.25, limit "),
     "Aborts": (Status.RUN_ERROR, "killed by signal 6 (SIGABRT)"),
@@ -156,6 +157,36 @@ def test_an_iterator_can_be_left_early_but_not_interleaved(
         measurer.verify(double, kernel("Double"), [0])
     results.close()  # type: ignore[attr-defined]
     assert one(measurer, double, kernel("Double")).ok
+
+
+def test_a_target_of_another_device_is_refused(
+    measurer: Measurer, kernel: Kernel, double: MeasureTask
+) -> None:
+    task = MeasureTask("gpu", double.module, '{"kind": "opencl"}')
+    with pytest.raises(MeasureError, match=r"task gpu.*device cpu.*, got one of kind opencl"):
+        one(measurer, task, kernel("Double"))
+    assert one(measurer, double, kernel("Double")).ok
+
+
+def test_workers_are_replaced_after_long_service(
+    measurer: Measurer, kernel: Kernel, double: MeasureTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert one(measurer, double, kernel("Double")).ok
+    first = {w.pid for w in _workers()}
+    assert one(measurer, double, kernel("Double")).ok
+    assert {w.pid for w in _workers()} == first
+    monkeypatch.setattr(bench, "_RECYCLE_CANDIDATES", 1)
+    assert one(measurer, double, kernel("Double")).ok
+    assert {w.pid for w in _workers()} != first
+
+
+def test_workers_that_cannot_start_are_told_in_one_sentence(
+    kernel: Kernel, double: MeasureTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Measurer(jobs=1) as hopeless:
+        monkeypatch.setattr(sys, "executable", "/bin/false")
+        with pytest.raises(MeasureError, match="worker to start, got: exit code 1"):
+            one(hopeless, double, kernel("Double"))
 
 
 def _workers() -> list[psutil.Process]:

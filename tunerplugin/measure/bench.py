@@ -203,6 +203,7 @@ class Bench:
     def _submit(self, setting: Setting, worker: Worker, candidate: Candidate) -> None:
         """Send a build, or first the task if the worker does not hold it."""
         if worker.task != setting:
+            worker.task = None
             payload = self._references[setting]
             worker.submit(setting.message("task"), payload, _REFERENCE_DEADLINE_S)
             return

@@ -21,6 +21,7 @@ from ..outcome import Status
 from .values import Array, Param, compare, epsilon, make_inputs, numpy_dtype, tolerance
 
 _BUDGET_S = 1.0
+_TOLERATED_SHORTFALL = 0.8
 _REDUCTION_AXIS = 2
 _HOST_ONLY = {"kind": "llvm"}
 
@@ -44,6 +45,15 @@ def open_device(kind: str) -> Any:
     if not device.exist:
         raise RuntimeError(f"device {kind!r} does not exist on this machine")
     return device
+
+
+def require_fit(target: Any, device: Any) -> None:
+    """Raise ``ValueError`` when code for the target cannot run on the device."""
+    if target.get_target_device_type() != device.dlpack_device_type():
+        raise ValueError(
+            f"expected a target for device {device}, got one of kind {target.kind.name}; "
+            "give Measurer the target's device"
+        )
 
 
 def warm_up() -> None:
@@ -231,15 +241,19 @@ def time_samples(
     """
     if first_s >= _BUDGET_S and program.timed_params is None:
         return [first_s]
-    once = _evaluate(program, device, 1, 1)[0]
+    least_ms = int(min_repeat_s * _TOLERATED_SHORTFALL * 1e3)
+    once = _evaluate(program, device, 1, 1, 0)[0]
     number = max(1, math.ceil(min_repeat_s / once)) if once > 0 else 1
     budget_s = max(_BUDGET_S, repeats * min_repeat_s)
     affordable = max(1, int(budget_s / max(number * once, min_repeat_s)))
-    return _evaluate(program, device, number, min(repeats, affordable))
+    return _evaluate(program, device, number, min(repeats, affordable), least_ms)
 
 
-def _evaluate(program: Program, device: Any, number: int, repeat: int) -> list[float]:
+def _evaluate(
+    program: Program, device: Any, number: int, repeat: int, least_ms: int
+) -> list[float]:
+    """TVM's evaluator; it raises ``number`` itself when a repeat is shorter than ``least_ms``."""
     evaluator = program.timed.time_evaluator(
-        program.signature.name, device, number=number, repeat=repeat
+        program.signature.name, device, number=number, repeat=repeat, min_repeat_ms=least_ms
     )
     return [float(s) for s in evaluator(*program.arguments).results]

@@ -6,6 +6,7 @@ candidate can break breaks here: the parent kills and replaces this process at w
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import os
@@ -28,6 +29,7 @@ def main() -> None:
     device, parent = sys.argv[1], int(sys.argv[2])
     _die_with(parent)
     _limit_files()
+    _volunteer_for_oom()
     requests, replies = _take_pipes()
     inbox: queue.SimpleQueue[tuple[Message, bytes]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests, inbox), daemon=True).start()
@@ -55,6 +57,12 @@ def _limit_files() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (_LARGEST_FILE_BYTES, hard))
+
+
+def _volunteer_for_oom() -> None:
+    """When memory runs out, Linux should end the greedy candidate and not its parent."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write("1000")
 
 
 def _take_pipes() -> tuple[IO[bytes], IO[bytes]]:
@@ -133,6 +141,7 @@ class Server:
     def _take_task(self, message: Message, payload: bytes) -> tuple[Message, bytes]:
         self._built.clear()
         self._target = self._program.load_target(message["target"])
+        self._program.require_fit(self._target, self._device)
         self._reference = self._program.Reference(message["module"], message["seed"])
         self._reference.accept(payload)
         return {"status": Status.OK.value}, b""
