@@ -11,7 +11,14 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .integrations.metaschedule import BeamSearch, Seq2SeqModel, predict, register, tune
+    from .integrations.metaschedule import (
+        BeamSearch,
+        Seq2SeqModel,
+        local_builder,
+        predict,
+        register,
+        tune,
+    )
     from .models import load_model
 
 try:
@@ -23,6 +30,7 @@ _HOME = {
     "BeamSearch": ".integrations.metaschedule",
     "Seq2SeqModel": ".integrations.metaschedule",
     "load_model": ".models",
+    "local_builder": ".integrations.metaschedule",
     "predict": ".integrations.metaschedule",
     "register": ".integrations.metaschedule",
     "tune": ".integrations.metaschedule",
@@ -37,6 +45,7 @@ __all__ = [
     "Seq2SeqModel",
     "__version__",
     "load_model",
+    "local_builder",
     "predict",
     "register",
     "tune",

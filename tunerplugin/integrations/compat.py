@@ -12,10 +12,10 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.ir.utils import derived_object
-from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir import SBlock, SBlockRealize
-from tvm.s_tir.schedule import Schedule, ScheduleError, Trace
+from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.meta_schedule.tune_context import _normalize_mod as normalize_mod
+from tvm.s_tir.schedule import Schedule, ScheduleError, Trace
 from tvm.sym import detect_linear_equation
 
 __all__ = [
@@ -43,7 +43,7 @@ def compiler_version() -> str:
 
 
 def new_schedule(mod: Any) -> Schedule:
-    """A schedule of ``mod`` without debug checks or rendered errors (both cost more than it does)."""
+    """A schedule without debug checks or rendered errors (both cost more than scheduling)."""
     return Schedule(mod, debug_mask="none", error_render_level="none")
 
 

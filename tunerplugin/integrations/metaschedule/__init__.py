@@ -1,6 +1,7 @@
 """The plugin inside TVM's MetaSchedule: strategy, cost model, ``tune`` and ``predict``."""
 
 from .api import export_database, predict, tune
+from .builder import local_builder
 from .cost_model import Seq2SeqModel
 from .database import TaskCoverage, TunedDatabase
 from .names import register
@@ -14,6 +15,7 @@ __all__ = [
     "TaskCoverage",
     "TunedDatabase",
     "export_database",
+    "local_builder",
     "predict",
     "register",
     "tune",

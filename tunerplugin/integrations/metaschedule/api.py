@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-
 from ...errors import EmptySpaceError, InputError
 from ...measure import Measurer, device_name, host_target
 from ...records import RecordStore, SQLiteStore
@@ -202,5 +201,3 @@ def _commit(database: Any, records: list[Any]) -> None:
                 record.trace, workload, record.run_secs, record.target, record.args_info
             )
         )
-
-

@@ -116,9 +116,7 @@ class _Builder:
             self._space.trace.apply_to_schedule(schedule, remove_postproc=True)
         except _REFUSALS:
             return []
-        loops = [
-            inst.inputs[0] for inst in schedule.trace.insts if inst.kind.name == "Bind"
-        ]
+        loops = [inst.inputs[0] for inst in schedule.trace.insts if inst.kind.name == "Bind"]
         owner: dict[int, int] = {}
         for func in schedule.mod.functions.values():
             for kernel, nest in enumerate(kernels(func)):

@@ -96,7 +96,11 @@ def untuned_module(task: TuningTask) -> Any:
     rules = dlight.gpu
     with task.target:
         return dlight.ApplyDefaultSchedule(
-            rules.Matmul(), rules.GEMV(), rules.Reduction(), rules.GeneralReduction(), rules.Fallback()
+            rules.Matmul(),
+            rules.GEMV(),
+            rules.Reduction(),
+            rules.GeneralReduction(),
+            rules.Fallback(),
         )(task.mod)
 
 

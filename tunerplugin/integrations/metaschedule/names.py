@@ -32,7 +32,9 @@ def _extend(factory: Any, name: str, make: Callable[..., Any]) -> None:
     def create(kind: Any = None, *args: Any, **kwargs: Any) -> Any:
         if kind == name:
             # TVM passes these to every cost model for the sake of XGBoost's
-            options = {k: v for k, v in kwargs.items() if k not in {"num_tuning_cores", "tree_method"}}
+            options = {
+                k: v for k, v in kwargs.items() if k not in {"num_tuning_cores", "tree_method"}
+            }
             return make(*args, **options)
         return original(*args, **kwargs) if kind is None else original(kind, *args, **kwargs)
 

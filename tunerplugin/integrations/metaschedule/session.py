@@ -32,7 +32,7 @@ UNTUNED = "untuned"
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands.  Times are weighted sums over the tasks in seconds, once all are known."""
+    """Where a run stands.  Times are sums over the weighted tasks, in seconds, once known."""
 
     done: int
     total: int
@@ -121,10 +121,10 @@ class Session:
             if state.untuned is None:
                 self._measure_untuned(state)
         while self.done < self._options.trials:
-            state = self._next()
-            if state is None:
+            chosen = self._next()
+            if chosen is None:
                 return
-            self._batch(state, min(BATCH, self._options.trials - self.done))
+            self._batch(chosen, min(BATCH, self._options.trials - self.done))
 
     def _next(self) -> TaskState | None:
         """The task where the next batch should gain most.
@@ -151,9 +151,7 @@ class Session:
             state.closed = "every candidate of its design space was measured"
             return
         before = state.best_s
-        requests = [
-            Request(i, tvm.ir.save_json(p.schedule.mod)) for i, p in enumerate(proposals)
-        ]
+        requests = [Request(i, tvm.ir.save_json(p.schedule.mod)) for i, p in enumerate(proposals)]
         try:
             for index, outcome in self._measurer.measure(state.measure_task, requests):
                 proposal = proposals[index]
@@ -181,9 +179,7 @@ class Session:
     ) -> None:
         elapsed = time.monotonic() - self._started_s
         seed = self._options.seed
-        self._store.append(
-            Record(state.key, values, outcome, method, seed, trial, elapsed, trace)
-        )
+        self._store.append(Record(state.key, values, outcome, method, seed, trial, elapsed, trace))
 
     def _learn(self) -> None:
         examples = [e for state in self.states for e in state.proposer.tuner.history.examples()]
@@ -246,5 +242,3 @@ def reproduce(state: TaskState, values: Prefix, outcome: Outcome) -> Any:
     """The tuning record of a candidate that was measured earlier."""
     scheduled = state.task.schedule(values)
     return tuning_record(state.task, scheduled.schedule, list(outcome.samples_s))
-
-

@@ -140,7 +140,9 @@ def _static_blocks(name: str, mod: Any) -> list[Any]:
     try:
         found = blocks(functions[0])
     except ValueError as error:
-        raise UntunableError(f"{name} has a dynamic shape ({error}); tuning needs static ones") from error
+        raise UntunableError(
+            f"{name} has a dynamic shape ({error}); tuning needs static ones"
+        ) from error
     if not found:
         raise UntunableError(f"{name} has no block that can be scheduled")
     return found

@@ -83,7 +83,6 @@ class TraceSpace(Space):
         others: list[ChoiceSample | LocationSample] = [*self.facts.choices, *self.facts.locations]
         return threads + rest + [_Slot(sample) for sample in others]
 
-
     def knob(self, prefix: Prefix) -> Knob | None:
         """See ``Space.knob``."""
         position = len(prefix)

@@ -1,0 +1,37 @@
+"""A stock ``LocalBuilder`` that is ready within seconds.
+
+TVM's default build function imports every tensor intrinsic in every worker, which takes 30 to 80
+seconds on a slow core, longer than the builder's own deadline: then nothing at all is measured.
+After postprocessing a candidate needs none of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import cloudpickle
+
+from ...measure import available_cores
+from ..compat import ms
+
+#: a worker's start (importing TVM) counts towards TVM's deadline of its first build
+_DEADLINE_S = 120.0
+
+
+def local_builder(jobs: int | None = None) -> Any:
+    """A builder for ``tune_tir`` and ``tune_relax`` with ``jobs`` workers (default: all cores)."""
+    # Sent to the workers as code, so that they need not import this package (and torch with it).
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    return ms.builder.LocalBuilder(
+        max_workers=available_cores() if jobs is None else jobs,
+        timeout_sec=_DEADLINE_S,
+        f_build=_build,
+    )
+
+
+def _build(mod: Any, target: Any, _params: Any) -> Any:
+    from tvm.driver import build
+    from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
+
+    return build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod), target=target)
