@@ -38,6 +38,7 @@ RECORDS = (
     record(DENSE, "ours", 1, None, 4.0),
     record(CONV, "ours", 2, 6e-3, 5.0),
     record(DENSE, "ours", 2, 5e-4, 6.0),
+    record(CONV, "final", 4, 3e-3, 6.0),
     record(CONV, "random", 1, 7e-3, 0.5),
     record(DENSE, "random", 1, 2e-3, 0.25),
 )
@@ -71,7 +72,12 @@ def test_list(work_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0
     conv, dense = document["tasks"]  # type: ignore[misc]
     assert conv["task"] == "fused_conv2d"
-    assert conv["best_s"] == {"untuned": 8e-3, "ours": 4e-3, "random": 7e-3}
+    assert conv["best_s"] == {
+        "untuned": 8e-3,
+        "ours": 4e-3,
+        "final": 3e-3,
+        "random": 7e-3,
+    }
     assert dense["statuses"] == {"ok": 3, "timeout": 1}
     assert main(["records", "list", str(work_dir)]) == 0
     row = next(line for line in capsys.readouterr().out.splitlines() if "fused_dense" in line)

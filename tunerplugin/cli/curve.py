@@ -14,6 +14,8 @@ from ..errors import InputError
 from ..records import Record, RecordStore, TaskKey
 
 UNTUNED = "untuned"
+# Methods whose records are no step of a search: the start, and the comparison at the end.
+NO_SEARCH = (UNTUNED, "final")
 COLUMNS = ("method", "trial", "seconds", "best_s")
 
 
@@ -77,7 +79,7 @@ def curves(store: RecordStore) -> Curves:
     points: list[Point] = []
     methods = dict.fromkeys(record.method for record in store.records())
     for method in methods:
-        if method != UNTUNED:
+        if method not in NO_SEARCH:
             records = [r for r in store.records(method=method) if r.key in start]
             points += _points(method, records, start, weights)
     untuned_s = sum(weights[key] * latency_s for key, latency_s in start.items())

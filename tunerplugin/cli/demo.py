@@ -53,7 +53,7 @@ def run(args: argparse.Namespace, guard: StopGuard) -> int:
     options.check_weights(args.weights)
     work_dir = options.make_work_dir(args.work_dir)
     with render.stdout_to_stderr():
-        target = _cpu_target(args.target)
+        target = _cpu_target(args.target, args.jobs)
         from . import demo_net
 
         net, image, model = demo_net.build_net(args.seed)
@@ -83,8 +83,8 @@ def run(args: argparse.Namespace, guard: StopGuard) -> int:
     return code
 
 
-def _cpu_target(text: str | None) -> Any:
-    target = options.parse_target(text)
+def _cpu_target(text: str | None, jobs: int | None) -> Any:
+    target = options.parse_target(text, jobs)
     if target.kind.name != "llvm":
         from ..errors import TargetError
 

@@ -99,14 +99,17 @@ def make_work_dir(path: Path, option: str = "--work-dir") -> Path:
     return path
 
 
-def parse_target(text: str | None) -> Any:
-    """A ``tvm.target.Target`` from a name, a tag or a JSON object; ``None`` is this machine's."""
+def parse_target(text: str | None, jobs: int | None = None) -> Any:
+    """A ``tvm.target.Target`` from a name, a tag or a JSON object.
+
+    ``None`` is this machine's CPU with ``jobs`` cores (``None``: all).  Raises ``TargetError``.
+    """
     from tvm.target import Target
 
     if text is None:
         from ..measure import host_target
 
-        return Target(host_target())
+        return Target(host_target(jobs))
 
     try:
         config = json.loads(text) if text.lstrip().startswith("{") else text

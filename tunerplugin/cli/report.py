@@ -36,7 +36,11 @@ def add_parser(add: Callable[..., Parser]) -> Parser:
         help="first measure N trials of random search over all tasks, earlier ones included",
     )
     verb.add_argument("--seed", type=options.at_least(0), default=0, help="of the baseline")
-    verb.add_argument("--jobs", type=options.at_least(1), help="CPU threads of the baseline")
+    verb.add_argument(
+        "--jobs",
+        type=options.at_least(1),
+        help="CPU threads of the baseline (default: as the last run)",
+    )
     return verb
 
 
@@ -92,6 +96,9 @@ def _measure_baseline(args: argparse.Namespace, guard: StopGuard, path: Path) ->
     with SQLiteStore(path, read_only=True) as store:
         keys = list(curve.curves(store).weights)
         modules = {workload.key: workload.module for workload in store.workloads()}
+        if args.jobs is None:  # as many as the run had that the baseline stands beside
+            jobs = [run.info["jobs"] for run in store.runs() if run.info.get("jobs")]
+            args.jobs = int(jobs[-1]) if jobs else None
     share, rest = divmod(args.baseline_trials, len(keys))
     for number, key in enumerate(keys):
         trials = share + (number < rest)

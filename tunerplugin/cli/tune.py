@@ -46,7 +46,7 @@ def run(args: argparse.Namespace, guard: StopGuard) -> int:
     options.check_weights(args.weights)
     work_dir = options.make_work_dir(args.work_dir or Path(f"{file.stem}.tuned"))
     with render.stdout_to_stderr():
-        target = options.parse_target(args.target)
+        target = options.parse_target(args.target, args.jobs)
         model = models.load_model(file)
     document: dict[str, Any] = {"verb": "tune", "model": str(file), "work_dir": str(work_dir)}
     database, code = tune(args, guard, document, model, target, work_dir)
@@ -133,7 +133,8 @@ def complain_nothing_measured(coverage: Sequence[render.Coverage]) -> None:
 
 def usage_lines(file: str, args: argparse.Namespace, work_dir: Path) -> list[str]:
     """Three lines of Python that compile the model with what was found."""
-    target = "tunerplugin.measure.host_target()"
+    jobs = "" if args.jobs is None else str(args.jobs)
+    target = f"tunerplugin.measure.host_target({jobs})"
     if args.target is not None:
         text = args.target
         config = json.loads(text) if text.lstrip().startswith("{") else text
@@ -141,6 +142,7 @@ def usage_lines(file: str, args: argparse.Namespace, work_dir: Path) -> list[str
     return [
         f"(mod, params), target = tunerplugin.load_model({file!r}), {target}",
         f"database = tunerplugin.tune(mod, target, work_dir={str(work_dir)!r}, "
-        f"trials={args.trials}, seed={args.seed}, params=params)  # measured already: no waiting",
+        f"trials={args.trials}, seed={args.seed}, jobs={args.jobs}, params=params)"
+        "  # only compares the winners again",
         COMPILE_LINE,
     ]
