@@ -103,7 +103,7 @@ class Corpus:
         found = self._problem_index.get(problem)
         if found is None:
             found = self._problem_index[problem] = len(self.problems)
-            self.problems.append(self.table.rows(problem.words))
+            self.problems.append(self.table.problem_rows(problem))
         return found
 
     def _encode(self, problem: int, example: Example) -> Encoded:
@@ -164,7 +164,9 @@ def collate(table: WordTable, problems: Sequence[IntArray], items: Sequence[Enco
     bag_ids, bag_index = _renumber([knobs[step_mask], describe], len(table.bags))
     bags = [table.bags[i] for i in bag_ids]
     flat = np.concatenate([np.zeros(0, np.int64), *bags])
-    value_ids, value_index = _renumber([values[step_mask], legal[legal >= 0]], len(table))
+    # where there is no decision at all, padding still points at some word: row 0
+    decided = [values[step_mask], legal[legal >= 0]]
+    value_ids, value_index = _renumber(decided if step_mask.any() else [values], len(table))
     words, word_index = _renumber([problem_words[problem_mask], flat, value_ids], len(table))
     as_tensor = torch.from_numpy
     return Batch(

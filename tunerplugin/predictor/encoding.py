@@ -19,7 +19,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ..space import Value, Word
+from ..space import Problem, Value, Word
 
 ENCODING_VERSION = 1
 
@@ -164,6 +164,10 @@ class WordTable:
     def rows(self, words: Iterable[Word]) -> IntArray:
         """The rows of several words."""
         return np.fromiter((self.row(word) for word in words), dtype=np.int64)
+
+    def problem_rows(self, problem: Problem) -> IntArray:
+        """The rows of a problem's words; a problem without words gets an empty one."""
+        return self.rows(problem.words or (("", 0),))
 
     def value_rows(self, values: Sequence[Value]) -> IntArray:
         """The rows of knob values."""

@@ -45,7 +45,7 @@ class ModelConfig:
             )
 
 
-class Attention(nn.Module):  # type: ignore[misc]
+class Attention(nn.Module):  # type: ignore[misc, unused-ignore]
     """Multi-head attention whose keys and values can be computed once and kept."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -57,7 +57,8 @@ class Attention(nn.Module):  # type: ignore[misc]
 
     def split(self, x: Tensor) -> Tensor:
         """(B, S, D) -> (B, H, S, D/H)."""
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        heads: Tensor = x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return heads
 
     def keys_values(self, source: Tensor) -> KeyValue:
         """Keys and values of (B, S, D)."""
@@ -75,7 +76,7 @@ class Attention(nn.Module):  # type: ignore[misc]
         return out
 
 
-class FeedForward(nn.Module):  # type: ignore[misc]
+class FeedForward(nn.Module):  # type: ignore[misc, unused-ignore]
     """Pre-norm two-layer network on each position."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -90,7 +91,7 @@ class FeedForward(nn.Module):  # type: ignore[misc]
         return out
 
 
-class EncoderLayer(nn.Module):  # type: ignore[misc]
+class EncoderLayer(nn.Module):  # type: ignore[misc, unused-ignore]
     """Pre-norm self-attention over problem words."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -107,7 +108,7 @@ class EncoderLayer(nn.Module):  # type: ignore[misc]
         return out
 
 
-class DecoderLayer(nn.Module):  # type: ignore[misc]
+class DecoderLayer(nn.Module):  # type: ignore[misc, unused-ignore]
     """Pre-norm causal self-attention over the steps, then attention to the problem."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -131,7 +132,7 @@ class DecoderLayer(nn.Module):  # type: ignore[misc]
         return x + self.feed(x), (key, value)
 
 
-class ValueHeads(nn.Module):  # type: ignore[misc]
+class ValueHeads(nn.Module):  # type: ignore[misc, unused-ignore]
     """An ensemble of small networks on standardised features: relative log2 speed."""
 
     def __init__(self, features: int, config: ModelConfig) -> None:

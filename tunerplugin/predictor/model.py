@@ -16,6 +16,7 @@ S tokens (T knobs and the end), E value heads, W width of the pair features.
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -29,7 +30,7 @@ PLACE_FEATURES = 5
 """What the pointer head is told of a value's place among the legal ones."""
 
 
-class Seq2Seq(nn.Module):  # type: ignore[misc]
+class Seq2Seq(nn.Module):  # type: ignore[misc, unused-ignore]
     """Problem words in, knob decisions out.  Built by ``build_model``, which sets the weights."""
 
     feature_mean: Tensor
@@ -91,7 +92,8 @@ class Seq2Seq(nn.Module):  # type: ignore[misc]
 
     def memory_keys_values(self, memory: Tensor) -> list[KeyValue]:
         """What the decoder layers attend to, once per problem."""
-        return [layer.cross.keys_values(memory) for layer in self.decoder]
+        layers = cast(list[DecoderLayer], self.decoder)
+        return [layer.cross.keys_values(memory) for layer in layers]
 
     def step_tokens(self, knobs: Tensor, previous: Tensor, start: int) -> Tensor:
         """Knob and previous value, both (B, S, D), at steps start, start + 1, .. -> (B, S, D)."""

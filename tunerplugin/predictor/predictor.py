@@ -6,7 +6,7 @@ import copy
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +58,11 @@ class _State:
     pending: _Pending | None = None
 
 
+def _gather(caches: list[KeyValue], chosen: Tensor) -> list[KeyValue]:
+    """The caches of some hypotheses."""
+    return [(key[chosen], value[chosen]) for key, value in caches]
+
+
 def _fresh(state: _State) -> Embeddings:
     if state.embeddings.stale:
         raise ValueError(
@@ -106,9 +111,9 @@ class Predictor:
             if len(self._embeddings.table) > _MAX_CACHED_WORDS:
                 self._embeddings = Embeddings(self.model)
             embeddings = self._embeddings
-            rows = embeddings.table.rows(problem.words or (("", 0),))
+            rows = embeddings.table.problem_rows(problem)
             words = embeddings.words(rows).unsqueeze(0)
-            mask = torch.full((1, len(rows)), bool(problem.words))
+            mask = torch.ones(1, len(rows), dtype=torch.bool)
             memory = self.model.memory_keys_values(self.model.encode(words, mask))
             begin = self.model.begin.detach().unsqueeze(0)
             return _State(embeddings, memory, mask[:, None, None, :], None, begin, 0)
@@ -157,26 +162,13 @@ class Predictor:
             if pending is not None and all(
                 pending.bags[p] == bag for p, bag in zip(parents, bags, strict=True)
             ):
-                past = [(key[chosen], value[chosen]) for key, value in pending.caches]
+                past = _gather(pending.caches, chosen)
             else:
-                copied = (
-                    [(key[chosen], value[chosen]) for key, value in state.past]
-                    if state.past
-                    else None
-                )
-                parent = _State(
-                    embeddings,
-                    state.memory,
-                    state.memory_mask,
-                    copied,
-                    state.previous[chosen],
-                    state.step,
-                )
+                copied = _gather(state.past, chosen) if state.past else None
+                parent = replace(state, past=copied, previous=state.previous[chosen], pending=None)
                 past = self._advance(parent, bags).caches
             previous = embeddings.words(embeddings.table.value_rows(values))
-            return _State(
-                embeddings, state.memory, state.memory_mask, past, previous, state.step + 1
-            )
+            return replace(state, past=past, previous=previous, step=state.step + 1, pending=None)
 
     def rank(
         self, problem: Problem, space: Space, candidates: Sequence[tuple[Value, ...]]
@@ -263,7 +255,7 @@ class Predictor:
         if not candidates:
             return np.zeros((self.model.config.value_heads, 0))
         table = WordTable(self.model.config.buckets)
-        problems = [table.rows(problem.words)]
+        problems = [table.problem_rows(problem)]
         items = encode_candidates(table, space, candidates)
         with _inference():
             chunks = [items[i : i + _RANK_CHUNK] for i in range(0, len(items), _RANK_CHUNK)]

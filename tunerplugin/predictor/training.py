@@ -1,10 +1,5 @@
 """Training: offline on records (``fit``) and online within a run (``OnlineTrainer``).
 
-Two losses.  The next-value loss takes every decision of every measured candidate, weighted by its
-quality and conditioned on it: several good answers to one problem are all right, and poor ones
-teach what a poor candidate looks like.  The value loss is pairwise within a problem plus a
-regression to relative log2 speed; failures stand below every success.
-
 A call first trains the whole network for some steps, then only the value heads on features that
 are computed once: that part costs almost nothing and is what a few dozen measurements need most.
 """
@@ -18,22 +13,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from .batching import Batch, Corpus, Example, collate, log2_quality
+from .batching import Batch, Corpus, Example, collate
+from .losses import decision_loss, value_loss, value_targets
 from .model import Seq2Seq
-
-SLOWEST = -4.0
-"""Regression target of everything slower than 1/16 of the best, in log2."""
-
-FAILED = -5.0
-"""Regression target of a failure."""
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """Optimiser settings; ``update_tokens`` bounds the work of one online update."""
+    """Optimiser settings.
+
+    ``update_tokens`` bounds the work of one online update.  ``fine_tune`` multiplies the learning
+    rates of online updates to a model that came trained, less still while there are few
+    measurements: they must not undo what many other problems taught, and yet a start that misleads
+    must be left behind within some 24 measurements.
+    """
 
     learning_rate: float = 2e-3
     weight_decay: float = 0.01
@@ -42,11 +37,12 @@ class TrainingConfig:
     value_weight: float = 0.5
     base_weight: float = 0.1
     update_tokens: int = 20_000
-    min_steps: int = 6
+    min_steps: int = 4
     max_steps: int = 40
     head_steps: int = 100
     head_examples: int = 512
     head_learning_rate: float = 2e-3
+    fine_tune: float = 0.25
 
 
 @dataclass(frozen=True)
@@ -74,31 +70,6 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def decision_loss(log_probabilities: Tensor, batch: Batch, base_weight: float) -> Tensor:
-    """Weighted mean of -log p of the chosen values where there was a choice."""
-    picked = log_probabilities.gather(-1, batch.choices.unsqueeze(-1)).squeeze(-1)  # (B, T)
-    weights = ((base_weight + batch.quality)[:, None] * (batch.legal_counts > 1)).float()
-    return -(picked * weights).sum() / weights.sum().clamp_min(1e-6)
-
-
-def value_targets(quality: Tensor, ok: Tensor) -> Tensor:
-    """Relative log2 speed in [SLOWEST, 0], FAILED for failures."""
-    return torch.where(ok, log2_quality(quality, SLOWEST), FAILED)
-
-
-def value_loss(predicted: Tensor, targets: Tensor, problem: Tensor) -> Tensor:
-    """Pairwise logistic loss within each problem plus a robust regression; predicted is (E, B)."""
-    regression = F.smooth_l1_loss(predicted, targets.expand_as(predicted))
-    gap = targets[:, None] - targets[None, :]
-    pair = (gap > 0.02) & (problem[:, None] == problem[None, :])
-    first, second = pair.nonzero(as_tuple=True)
-    if not len(first):
-        return regression
-    weights = gap[first, second].clamp_max(1.0)
-    losses = F.softplus(predicted[:, second] - predicted[:, first])
-    return regression + (losses * weights).sum() / (weights.sum() * len(predicted))
-
-
 class FeatureStatistics:
     """Mean and scale of the value features: a batch's own, mixed with what the model came with.
 
@@ -106,7 +77,7 @@ class FeatureStatistics:
     problem arrive: at most ``PRIOR_COUNT`` earlier examples are counted.
     """
 
-    PRIOR_COUNT = 64.0
+    PRIOR_COUNT = 512.0
 
     def __init__(self, model: Seq2Seq) -> None:
         self.mean, self.variance = model.feature_mean.clone(), model.feature_scale.square()
@@ -147,8 +118,9 @@ class OnlineTrainer:
             return TrainingReport(0, 0.0, 0.0, 0)
         with one_thread():
             batches = self._update_batches(fresh)
-            report = self._train(batches, [self.config.learning_rate] * len(batches))
-            self._train_heads()
+            factor = self._caution()
+            report = self._train(batches, [factor * self.config.learning_rate] * len(batches))
+            self._train_heads(factor)
         return report
 
     def fit(self, examples: Iterable[Example], epochs: int) -> TrainingReport:
@@ -174,8 +146,16 @@ class OnlineTrainer:
         twin.corpus = copy.deepcopy(self.corpus)
         twin._generator.set_state(self._generator.get_state())
         twin._statistics = copy.deepcopy(self._statistics)
-        twin._optimizer.load_state_dict(self._optimizer.state_dict())
+        twin._optimizer.load_state_dict(copy.deepcopy(self._optimizer.state_dict()))
         return twin
+
+    def _caution(self) -> float:
+        """Factor of the learning rates: 1, or less for a model that came trained."""
+        if not self._statistics.count:
+            return 1.0
+        return self.config.fine_tune * math.sqrt(
+            min(1.0, len(self.corpus) / self.config.batch_size)
+        )
 
     def _permutation(self, size: int) -> list[int]:
         order: list[int] = torch.randperm(size, generator=self._generator).tolist()
@@ -237,7 +217,7 @@ class OnlineTrainer:
         decision = decision_loss(log_probabilities, batch, self.config.base_weight)
         return decision, value_loss(predicted, targets, batch.problem)
 
-    def _train_heads(self) -> None:
+    def _train_heads(self, factor: float = 1.0) -> None:
         """Standardise the features over the replay, then train the value heads alone on them."""
         model, config = self.model, self.config
         chosen = self._permutation(len(self.corpus))[: config.head_examples]
@@ -249,8 +229,9 @@ class OnlineTrainer:
         model.feature_scale.copy_(scale)
         model.feature_count.fill_(self._statistics.count + len(chosen))
         scaled = ((features - mean) / scale).clamp(-6.0, 6.0)
-        optimizer = _optimizer(model.value_heads.parameters(), config.head_learning_rate, config)
-        for _ in range(config.head_steps):
+        rate = factor * config.head_learning_rate
+        optimizer = _optimizer(model.value_heads.parameters(), rate, config)
+        for _ in range(int(config.head_steps * min(1.0, len(chosen) / config.batch_size))):
             rows = torch.randperm(len(chosen), generator=self._generator)[: config.batch_size]
             optimizer.zero_grad()
             loss = value_loss(model.value_heads(scaled[rows]), targets[rows], problem[rows])
