@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -52,14 +53,30 @@ MIXED = (
 )
 
 
+RUNNING: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def leave_nothing_running() -> Iterator[None]:
+    """A test that fails half-way must not leave its tuner to slow the others."""
+    yield
+    while RUNNING:
+        process = RUNNING.pop()
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
 def start(folder: Path, *argv: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "tunerplugin", *argv, "--format", "json"],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+    RUNNING.append(process)
+    return process
 
 
 def run(folder: Path, *argv: str, expect: int = 0) -> dict[str, Any]:

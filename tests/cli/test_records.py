@@ -18,8 +18,8 @@ from tunerplugin.errors import InputError
 from tunerplugin.outcome import Outcome, Status
 from tunerplugin.records import MemoryStore, Record, SQLiteStore, TaskKey, Workload
 
-CPU = ('{"kind":"llvm"}', "cpu", "tvm-0.27.0", "1")
-CONV, DENSE = TaskKey("conv", *CPU), TaskKey("dense", *CPU)
+CPU = ('{"kind":"llvm"}', "cpu", "tvm-0.27.0")
+CONV, DENSE = TaskKey("conv", *CPU, "space 1"), TaskKey("dense", *CPU, "space 2")
 
 
 def record(
@@ -173,9 +173,15 @@ def test_curve_is_the_weighted_best_so_far() -> None:
     assert result.left_out == 0
 
 
-def test_curve_leaves_other_machines_out() -> None:
+@pytest.mark.parametrize(
+    "other",
+    [
+        TaskKey("conv", '{"kind":"llvm"}', "another cpu", "tvm-0.27.0", "space 1"),
+        TaskKey("conv", '{"kind":"llvm"}', "cpu", "tvm-0.27.0", "space 0"),
+    ],
+)
+def test_curve_leaves_other_machines_and_spaces_out(other: TaskKey) -> None:
     store = MemoryStore()
-    other = TaskKey("conv", '{"kind":"llvm"}', "another cpu", "tvm-0.27.0", "1")
     fill(store, (*RECORDS, record(other, "untuned", 0, 1e-9, 1.0)))
     result = curve.curves(store)
     assert result.untuned_s == pytest.approx(17e-3)

@@ -65,10 +65,14 @@ def curves(store: RecordStore) -> Curves:
     if not counts:
         raise InputError("expected records to report on, got none; run tunerplugin tune first")
     machine = counts.most_common(1)[0][0]
+    chosen: dict[str, TaskKey] = {}
+    for key, _ in sorted(tasks.items(), key=lambda item: item[1]):
+        if _machine(key) == machine:
+            chosen[key.workload] = key  # of several space versions the one with most records
     start: dict[TaskKey, float] = {}
     for record in store.records(method=UNTUNED):
         latency_s = record.outcome.latency_s
-        if latency_s is not None and _machine(record.key) == machine:
+        if latency_s is not None and chosen.get(record.key.workload) == record.key:
             start[record.key] = latency_s
     if not start:
         raise InputError(
@@ -88,7 +92,7 @@ def curves(store: RecordStore) -> Curves:
 
 
 def _machine(key: TaskKey) -> tuple[str, ...]:
-    return key.target, key.device, key.compiler, key.space
+    return key.target, key.device, key.compiler
 
 
 def _weights(store: RecordStore, keys: Sequence[TaskKey]) -> dict[TaskKey, float]:
