@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from tests.predictor.cases import (
     tile_case,
 )
 from tunerplugin.predictor import Example, Predictor, TrainingConfig
-from tunerplugin.predictor.losses import FAILED, value_targets
+from tunerplugin.predictor.batching import FAILED, relative_speed
 from tunerplugin.space import Knob, ListSpace, Problem, Step
 
 
@@ -78,6 +79,26 @@ def test_online_64_measurements_rank_unseen_candidates(chunks: int) -> None:
     assert (predictor.uncertainty(MATMUL, space, candidates[64:]) > 0).all()
     drawn = [matmul_cost(v) for v in draw(predictor, MATMUL, space, 64, rng)]
     assert np.median(drawn) < np.quantile(costs, 0.2)  # a random draw's median is the 0.5 quantile
+
+
+def test_very_slow_candidates_still_teach_an_order() -> None:
+    """Twenty knobs, each up to four times slower: most of what is measured is below 1/256."""
+    space = ListSpace(
+        [f"k{i}" for i in range(20)],
+        [(1, 2, 4, 8, 16)] * 20,
+        words=[(("kind", "tile"), ("index", i)) for i in range(20)],
+    )
+    rng = np.random.default_rng(0)
+    weights = rng.uniform(0.2, 0.5, 20)
+    candidates = sample_distinct(space, 256, rng)
+    costs = 12 + np.log2(np.array(candidates, dtype=float)) @ weights
+    costs[0] = 0.0  # one lucky candidate
+    predictor = Predictor(seed=0)
+    examples = examples_of(MATMUL, space, candidates[:96], costs[:96].tolist())
+    predictor.update(examples[:48])
+    predictor.update(examples[48:])
+    ranks = predictor.rank(MATMUL, space, candidates[96:])
+    assert spearman(ranks, -costs[96:]) > 0.6
 
 
 def test_failures_rank_below_successes() -> None:
@@ -179,10 +200,26 @@ def test_a_measurement_sent_again_replaces_the_old_one() -> None:
     assert [item.quality for item in items] == [0.25, 1.0]
 
 
+def test_numpy_numbers_are_as_good_as_plain_ones() -> None:
+    knob = Knob("k", (("kind", "x"),), (1, 2))
+    ranks = []
+    numbers: list[tuple[Any, Any, Any]] = [
+        (1, 2, 0.25),
+        (np.int64(1), np.int64(2), np.float64(0.25)),
+    ]
+    for one, two, quality in numbers:
+        predictor, problem = Predictor(), Problem((("op", "p"),))
+        first = Example(problem, (Step(knob, one, (one, two)),), (), 1.0)
+        predictor.update([first, Example(problem, (Step(knob, two, (one, two)),), (), quality)])
+        ranks.append(predictor.rank(problem, ListSpace(["k"], [(1, 2)]), [(1,), (2,)]))
+    assert np.array_equal(ranks[0], ranks[1]) and ranks[0][0] > ranks[0][1]
+
+
 def test_targets_order_failures_last() -> None:
-    quality = torch.tensor([1.0, 0.5, 1e-9, 0.0])
-    targets = value_targets(quality, torch.tensor([True, True, True, False]))
-    assert targets.tolist() == [0.0, -1.0, -4.0, FAILED]
+    quality = torch.tensor([1.0, 0.5, 0.01, 1e-6, 1e-30, 0.0])
+    targets = relative_speed(quality, torch.tensor([True] * 5 + [False])).tolist()
+    assert targets[:2] == [0.0, -1.0] and targets[-1] == FAILED
+    assert targets == sorted(targets, reverse=True) and len(set(targets)) == 6
 
 
 def test_examples_and_fit_refuse_nonsense() -> None:

@@ -9,7 +9,6 @@ words, G distinct bags, V distinct values.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +18,14 @@ from torch import Tensor
 
 from ..space import Problem, Step, Value, Word
 from .encoding import IntArray, WordTable
+
+KNEE = -4.0
+"""Below 1/16 of the best (in log2), differences are told apart less and less."""
+
+FAILED = -8.0
+"""Relative speed of a failure: below that of every success, whatever its latency."""
+
+_LOWEST = -40.0
 
 
 @dataclass(frozen=True)
@@ -119,7 +126,7 @@ class Corpus:
             choices=np.array([step.legal.index(step.value) for step in steps], dtype=np.int64),
             legal=legal,
             describe=self.table.bag(example.describe),
-            quality=example.quality or 0.0,
+            quality=float(example.quality or 0.0),
             ok=example.quality is not None,
         )
 
@@ -186,7 +193,7 @@ def collate(table: WordTable, problems: Sequence[IntArray], items: Sequence[Enco
         step_mask=as_tensor(step_mask),
         lengths=as_tensor(step_mask.sum(axis=1)),
         describe=as_tensor(bag_index[describe]),
-        quality=torch.tensor([item.quality for item in items]),
+        quality=torch.tensor([item.quality for item in items], dtype=torch.float32),
         ok=torch.tensor([item.ok for item in items]),
     )
 
@@ -215,6 +222,12 @@ def _renumber(groups: Sequence[IntArray], size: int) -> tuple[IntArray, IntArray
     return used, index
 
 
-def log2_quality(quality: Tensor, floor: float) -> Tensor:
-    """log2 of a quality, at least ``floor``; ``floor`` for failures (quality 0)."""
-    return torch.log2(quality.clamp_min(math.pow(2.0, floor)))
+def relative_speed(quality: Tensor, ok: Tensor) -> Tensor:
+    """log2 of a quality, growing only logarithmically below KNEE; FAILED for failures.
+
+    Bad candidates of a long space are thousands of times slower than the best, and all that is
+    known before good ones are found: they must stay in order.
+    """
+    speed = torch.log2(quality.clamp_min(2.0**_LOWEST))
+    slow = KNEE - torch.log1p((KNEE - speed).clamp_min(0.0))
+    return torch.where(ok, torch.where(speed < KNEE, slow, speed), FAILED)

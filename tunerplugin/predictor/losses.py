@@ -8,17 +8,10 @@ stand below every success.  Letters in shapes: see ``batching``.
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .batching import Batch, log2_quality
-
-SLOWEST = -4.0
-"""Regression target of everything slower than 1/16 of the best, in log2."""
-
-FAILED = -5.0
-"""Regression target of a failure."""
+from .batching import Batch
 
 
 def decision_loss(log_probabilities: Tensor, batch: Batch, base_weight: float) -> Tensor:
@@ -26,11 +19,6 @@ def decision_loss(log_probabilities: Tensor, batch: Batch, base_weight: float) -
     picked = log_probabilities.gather(-1, batch.choices.unsqueeze(-1)).squeeze(-1)  # (B, T)
     weights = ((base_weight + batch.quality)[:, None] * (batch.legal_counts > 1)).float()
     return -(picked * weights).sum() / weights.sum().clamp_min(1e-6)
-
-
-def value_targets(quality: Tensor, ok: Tensor) -> Tensor:
-    """Relative log2 speed in [SLOWEST, 0], FAILED for failures."""
-    return torch.where(ok, log2_quality(quality, SLOWEST), FAILED)
 
 
 def value_loss(predicted: Tensor, targets: Tensor, problem: Tensor) -> Tensor:

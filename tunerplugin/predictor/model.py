@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .batching import Batch, log2_quality
+from .batching import Batch, relative_speed
 from .encoding import HASHES, NUMBER_FEATURES
 from .layers import DecoderLayer, EncoderLayer, KeyValue, ModelConfig, ValueHeads
 
@@ -217,9 +217,8 @@ def place_features(counts: Tensor, width: int) -> Tensor:
 
 def quality_features(quality: Tensor, ok: Tensor) -> Tensor:
     """(B,) qualities in (0, 1] and whether it ran at all -> (B, 4)."""
-    return torch.stack(
-        [quality, quality * quality, log2_quality(quality, -4.0) / 4, (~ok).float()], dim=-1
-    )
+    speed = relative_speed(quality, ok) / 4
+    return torch.stack([quality, quality * quality, speed, (~ok).float()], dim=-1)
 
 
 def build_model(config: ModelConfig, generator: torch.Generator | None) -> Seq2Seq:

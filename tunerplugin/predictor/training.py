@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .batching import Batch, Corpus, Example, collate
-from .losses import decision_loss, value_loss, value_targets
+from .batching import Batch, Corpus, Example, collate, relative_speed
+from .losses import decision_loss, value_loss
 from .model import Seq2Seq
 
 
@@ -213,7 +213,7 @@ class OnlineTrainer:
         log_probabilities, features = self.model(batch)
         mean, scale = self._statistics.mix(features)
         predicted = self.model.value_heads(((features - mean) / scale).clamp(-6.0, 6.0))
-        targets = value_targets(batch.quality, batch.ok)
+        targets = relative_speed(batch.quality, batch.ok)
         decision = decision_loss(log_probabilities, batch, self.config.base_weight)
         return decision, value_loss(predicted, targets, batch.problem)
 
@@ -247,7 +247,7 @@ class OnlineTrainer:
         items = [self.corpus.items[i] for i in chosen]
         quality, ok = torch.tensor([i.quality for i in items]), torch.tensor([i.ok for i in items])
         problem = torch.tensor([i.problem for i in items])
-        return torch.cat(features), value_targets(quality, ok), problem
+        return torch.cat(features), relative_speed(quality, ok), problem
 
 
 def fit(
