@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from ...errors import EmptySpaceError, InputError
-from ...measure import Measurer, device_name, host_target
+from ...measure import Measurer, available_cores, device_name, host_target
 from ...records import RecordStore, SQLiteStore
 from ...search import LearningScorer, TunerOptions, UniformScorer
 from ..compat import compiler_version
@@ -18,6 +20,7 @@ from .module import module_tasks
 from .pretrained import load_predictor
 from .proposer import Proposer
 from .session import Progress, Session, SessionOptions, TaskState, reproduce, tuning_record
+from .task import TuningTask
 from .winners import Winner, decide
 
 RECORDS_FILE = "records.sqlite"
@@ -69,7 +72,7 @@ def tune(
         SQLiteStore(folder / RECORDS_FILE) as store,
         Measurer(jobs=jobs, device=device, seed=seed) as measurer,
     ):
-        store.start_run(_run_info(target, seed, trials, method))
+        store.start_run(_run_info(target, seed, trials, method, jobs, found.tasks))
         name = device_name(jobs) if device == "cpu" else f"{device} on {device_name(jobs)}"
         session = Session(
             found.tasks,
@@ -152,16 +155,19 @@ def _folder(work_dir: str | os.PathLike[str]) -> Path:
     return folder
 
 
-def _run_info(target: Any, seed: int, trials: int, method: str) -> dict[str, str]:
-    import torch
-
+def _run_info(
+    target: Any, seed: int, trials: int, method: str, jobs: int | None, tasks: Sequence[TuningTask]
+) -> dict[str, str]:
+    """What the store keeps of a run, for reports."""
     return {
         "target": str(target),
         "seed": str(seed),
         "trials": str(trials),
         "method": method,
+        "jobs": str(jobs or available_cores()),
+        "weights": json.dumps({task.workload_key: task.weight for task in tasks}),
         "compiler": compiler_version(),
-        "torch": str(torch.__version__),
+        "torch": version("torch"),
     }
 
 

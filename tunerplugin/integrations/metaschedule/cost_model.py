@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...measure import preload_tensor_intrinsics
 from ...outcome import Outcome, Status
 from ...predictor import Predictor
 from ...search import History
@@ -37,6 +38,7 @@ class Seq2SeqModel(ms.cost_model.PyCostModel):
 
     def __init__(self, weights: str | os.PathLike[str] | None = None, seed: int = 0) -> None:
         super().__init__()
+        preload_tensor_intrinsics()  # before TuneContext does it slowly
         self.predictor = load_predictor(weights, seed)
         self._seed = seed
         self._tasks: dict[tuple[int, str], tuple[TuningTask, History]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from .program import Block
 
 #: blocks described, largest first: longer fused functions repeat what their largest blocks say
 MAX_BLOCKS = 6
+_IMPORTED = re.compile(r"^lv\d*_")
 _VECTOR_BITS = {"avx512f": 512, "avx2": 256, "avx": 256, "sve": 256, "v": 256, "neon": 128}
 _BASELINE_VECTOR_BITS = 128
 
@@ -29,8 +31,8 @@ def describe_problem(blocks: Sequence[Block], target: Any, limits: HardwareLimit
 
 
 def block_family(name: str) -> str:
-    """A block's name without the numbers that only tell copies apart."""
-    return name.rstrip("0123456789_") or name
+    """A block's name without the numbers and importer variables that only tell copies apart."""
+    return _IMPORTED.sub("", name).rstrip("0123456789_") or name
 
 
 def main_block(blocks: Sequence[Block]) -> Block:

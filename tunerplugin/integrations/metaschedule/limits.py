@@ -2,22 +2,20 @@
 
 Defaults, used with one warning per target, when the target does not say:
 
-=====================  =====  =====  ======  ======  ======  =====  ============================
-attribute              cuda   rocm   opencl  vulkan  metal   webgpu where the default comes from
-=====================  =====  =====  ======  ======  ======  =====  ============================
-threads per block      1024   256    256     256     256     256    CUDA C programming guide, table
-                                                                    of compute capabilities; TVM's
-                                                                    own defaults; WebGPU's required
-                                                                    minimum
-shared memory, KiB     48     64     16      16      32      32     the same; Vulkan's and OpenCL's
-                                                                    required minima (embedded: less)
-register file, KiB     256    256    256     256     256     256    64 Ki 32-bit registers a block
-                                                                    (CUDA guide, CDNA ISA); taken as
-                                                                    the bound elsewhere too
-unrolled steps         1024   1024   512     512     512     512    TVM's GPU space ends at 1024;
-                                                                    drivers that compile at load
-                                                                    time take seconds for long code
-=====================  =====  =====  ======  ======  ======  =====  ============================
+=====================  =====  =====  ======  ======  =====  ===================================
+attribute              cuda   rocm   opencl  vulkan  metal  where the default comes from
+=====================  =====  =====  ======  ======  =====  ===================================
+threads per block      1024   256    256     256     256    CUDA C programming guide, table of
+                                                            compute capabilities; TVM's own
+                                                            defaults for the others
+shared memory, KiB     48     64     16      16      32     the same; required minimum of Vulkan
+register file, KiB     256    256    256     256     256    64 Ki 32-bit registers a block (CUDA
+                                                            guide, CDNA ISA), taken as the bound
+                                                            of the others too
+unrolled steps         1024   1024   512     512     512    TVM's GPU space ends at 1024; drivers
+                                                            that compile at load time take
+                                                            seconds for long code
+=====================  =====  =====  ======  ======  =====  ===================================
 
 A vector access is at most 16 bytes on every GPU (TVM's ``VerifyGPUCode`` says so too).  On a CPU
 only the unrolled steps (512) are limited; ``num-cores``, which TVM's scheduling rules demand,
@@ -53,7 +51,6 @@ _GPU_DEFAULTS = {
     "opencl": _Defaults(256, 16, 512),
     "vulkan": _Defaults(256, 16, 512),
     "metal": _Defaults(256, 32, 512),
-    "webgpu": _Defaults(256, 32, 512),
 }
 _CPU_UNROLL = 512
 _warned: set[str] = set()

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from ...measure import preload_tensor_intrinsics
 from ..compat import ms
 from .cost_model import Seq2SeqModel
 from .strategy import BeamSearch
@@ -18,7 +19,10 @@ _MARK = "_tunerplugin_name"
 def register() -> None:
     """Make ``strategy="constrained-beam"`` and ``cost_model="seq2seq"`` work wherever TVM takes
     names.  TVM's factories know fixed names only, so they are wrapped; a second call does nothing.
+
+    Also loads TVM's tensor intrinsics in seconds, which ``TuneContext`` would take a minute for.
     """
+    preload_tensor_intrinsics()
     _extend(ms.search_strategy.SearchStrategy, STRATEGY, BeamSearch)
     _extend(ms.cost_model.CostModel, COST_MODEL, Seq2SeqModel)
 

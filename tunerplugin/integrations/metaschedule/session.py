@@ -50,6 +50,8 @@ class TaskState:
     key: TaskKey
     proposer: Proposer
     measure_task: MeasureTask
+    #: the module that TVM builds without tuning
+    untuned_module: str
     untuned: Outcome | None = None
     trials: int = 0
     #: relative improvement of the best by each batch
@@ -99,10 +101,13 @@ class Session:
         key = task.key(self._options.device)
         self._store.put_workload(task.workload)
         proposer = Proposer(task, self._predictor, self._options.seed, self._options.tuner)
-        measure_task = MeasureTask(
-            task.name, tvm.ir.save_json(untuned_module(task)), str(task.target)
-        )
-        state = TaskState(task, key, proposer, measure_task)
+        # the reference is the plain program, which runs on any CPU; candidate 0 is what TVM
+        # builds of it for the target
+        reference = tvm.ir.save_json(task.mod)
+        measure_task = MeasureTask(task.name, reference, str(task.target))
+        untuned = untuned_module(task)
+        text = reference if untuned is task.mod else tvm.ir.save_json(untuned)
+        state = TaskState(task, key, proposer, measure_task, text)
         for record in self._store.records(key, self._options.method):
             state.trials += 1
             proposer.restore(record.values, record.outcome)
@@ -116,10 +121,18 @@ class Session:
         return sum(state.trials for state in self.states)
 
     def run(self) -> None:
-        """Measure until the budget is spent or every task is used up."""
+        """Measure until the budget is spent or every task is used up.
+
+        A first round gives every task a few trials, so that none is left without a schedule; from
+        then on batches go where they should gain most.
+        """
         for state in self.states:
             if state.untuned is None:
                 self._measure_untuned(state)
+        share = max(1, min(BATCH, self._options.trials // (2 * max(1, len(self.states)))))
+        for state in self.states:
+            if state.trials == 0 and not state.closed and self.done < self._options.trials:
+                self._batch(state, min(share, self._options.trials - self.done))
         while self.done < self._options.trials:
             chosen = self._next()
             if chosen is None:
@@ -136,7 +149,7 @@ class Session:
         return max(open_, key=_promise, default=None)
 
     def _measure_untuned(self, state: TaskState) -> None:
-        request = Request(0, state.measure_task.module)
+        request = Request(0, state.untuned_module)
         try:
             for _, outcome in self._measurer.measure(state.measure_task, [request]):
                 self._record(state, (), outcome, UNTUNED, 0, "")

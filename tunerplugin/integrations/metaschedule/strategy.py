@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import EmptySpaceError
+from ...measure import preload_tensor_intrinsics
 from ...search import LearningScorer, TunerOptions
 from ..compat import derived_object, ms
 from .cost_model import find_model, outcome_of, task_of_context
@@ -38,6 +39,7 @@ class BeamSearch(ms.search_strategy.PySearchStrategy):
 
     def __init__(self, weights: str | os.PathLike[str] | None = None, seed: int = 0) -> None:
         super().__init__()
+        preload_tensor_intrinsics()  # before TuneContext does it slowly
         self._weights, self._seed = weights, seed
         self._context: Any = None
         self._predictor: LearningScorer | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,9 +97,9 @@ class TuningTask:
 
     def key(self, device: str) -> TaskKey:
         """What records of this task are filed under."""
-        return TaskKey(
-            self.workload_key, str(self.target), device, compiler_version(), self.space.version
-        )
+        # sorted: TVM prints the attributes of equal targets in differing orders
+        target = json.dumps(json.loads(str(self.target)), sort_keys=True)
+        return TaskKey(self.workload_key, target, device, compiler_version(), self.space.version)
 
     def schedule(self, values: Prefix) -> Scheduled:
         """The scheduled program of a candidate.

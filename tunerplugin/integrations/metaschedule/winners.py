@@ -86,7 +86,7 @@ def _final(
     finalists: list[Prefix],
     seed: int,
 ) -> Winner:
-    modules = [state.measure_task.module]
+    modules = [state.untuned_module]
     entered: list[Prefix] = []
     for values in finalists:
         try:
