@@ -16,6 +16,7 @@ class Explored:
     def __init__(self, space: Space) -> None:
         self._space = space
         self._exhausted: set[Prefix] = set()
+        self._used = False
 
     def __contains__(self, prefix: Prefix) -> bool:
         return prefix in self._exhausted
@@ -25,12 +26,28 @@ class Explored:
         """Whether nothing is left to propose."""
         return () in self._exhausted
 
+    @property
+    def used(self) -> bool:
+        """Whether a candidate was ever added: an empty space and one used up are two things."""
+        return self._used
+
     def add(self, prefix: Prefix) -> None:
         """Mark a measured candidate or a dead end, and every ancestor that it uses up."""
+        if prefix in self._exhausted:
+            return
         self._exhausted.add(prefix)
+        self._used = self._used or self._space.knob(prefix) is None
         while prefix:
             prefix = prefix[:-1]
+            if prefix in self._exhausted:
+                return
             values = self._space.legal_values(prefix)
             if not all((*prefix, value) in self._exhausted for value in values):
                 return
             self._exhausted.add(prefix)
+
+    def copy(self) -> Explored:
+        """An independent copy."""
+        twin = Explored(self._space)
+        twin._exhausted, twin._used = set(self._exhausted), self._used
+        return twin

@@ -14,7 +14,7 @@ class History:
         self.problem, self.space = problem, space
         self.outcomes: dict[tuple[Value, ...], Outcome] = {}
         self._steps: dict[tuple[Value, ...], tuple[Step, ...]] = {}
-        self._fresh: list[tuple[Value, ...]] = []
+        self._fresh: dict[tuple[Value, ...], None] = {}
         self._fastest_learnt: float | None = None
 
     @property
@@ -27,13 +27,13 @@ class History:
         return values, self.outcomes[values]
 
     def tell(self, values: tuple[Value, ...], outcome: Outcome) -> None:
-        """Take in one outcome.
+        """Take in one outcome; a later one of the same candidate replaces it.
 
         Raises ``SpaceError`` when ``values`` do not lie in the space.
         """
         self._steps[values] = self.space.steps(values)
         self.outcomes[values] = outcome
-        self._fresh.append(values)
+        self._fresh[values] = None
 
     def examples(self) -> list[Example]:
         """What is to be learnt since the last call, with qualities relative to the fastest.
@@ -42,9 +42,10 @@ class History:
         """
         best = self.best
         fastest = best[1].latency_s if best else None
-        fresh = self._fresh if fastest == self._fastest_learnt else list(self.outcomes)
-        self._fresh, self._fastest_learnt = [], fastest
-        return [self._example(values, fastest) for values in fresh]
+        fresh = self._fresh if fastest == self._fastest_learnt else self.outcomes
+        examples = [self._example(values, fastest) for values in fresh]
+        self._fresh, self._fastest_learnt = {}, fastest
+        return examples
 
     def _example(self, values: tuple[Value, ...], fastest: float | None) -> Example:
         latency = self.outcomes[values].latency_s

@@ -16,9 +16,11 @@ def replay(
     trials: int,
     batch: int = 8,
 ) -> list[float | None]:
-    """Tune for ``trials`` and return the best latency in seconds after each of them.
+    """Tune up to ``trials`` and return the best latency in seconds after each new one.
 
-    A candidate without a record counts as illegal: a recorded space holds what could be run.
+    What the tuner was told before counts, as trials and for the best.  ``None`` stands for nothing
+    that ran yet; the curve is shorter where the space is used up before.  A candidate without a
+    record counts as illegal: a recorded space holds what could be run.
     """
     order: list[tuple[Value, ...]] = []
 
@@ -27,9 +29,10 @@ def replay(
         missing = Outcome(Status.ILLEGAL, reason="not among the recorded measurements")
         return {c.values: recorded.get(c.values, missing) for c in candidates}
 
+    earlier = tuner.history.best
+    best = earlier[1].latency_s if earlier else None
     run(tuner, measure, trials, batch)
     curve: list[float | None] = []
-    best: float | None = None
     for values in order:
         latency = tuner.history.outcomes[values].latency_s
         if latency is not None and (best is None or latency < best):

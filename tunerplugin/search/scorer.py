@@ -32,5 +32,7 @@ class Scorer(Protocol):
     ) -> Any:
         """The state of the hypotheses ``parents[i]`` followed by ``knobs[i] = values[i]``."""
 
-    def rank(self, problem: Problem, space: Space, candidates: Sequence[tuple[Value, ...]]) -> FloatArray:
+    def rank(
+        self, problem: Problem, space: Space, candidates: Sequence[tuple[Value, ...]]
+    ) -> FloatArray:
         """Predicted relative speed of complete candidates (higher is faster; any scale)."""

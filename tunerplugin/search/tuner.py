@@ -5,7 +5,8 @@
         tuner.tell(candidate.values, measure(candidate))
 
 ``ask`` never repeats a candidate, ``tell`` accepts results in any order and also those of earlier
-runs, so resuming is telling what the record store holds.
+runs, so resuming is telling what the record store holds.  The random numbers of an ``ask`` follow
+from the seed, the problem and how many candidates are known, not from the calls before it.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing import Protocol
 
 import numpy as np
 
-from ..errors import EmptySpaceError
+from ..errors import EmptySpaceError, MeasureError
 from ..outcome import Outcome
 from ..predictor import Example, TrainingReport
-from ..space import Problem, Space, Value
+from ..space import Prefix, Problem, Space, Value
 from .beam import BeamSearch, Candidate
 from .explored import Explored
 from .history import History
@@ -62,30 +63,32 @@ class Tuner:
         self.history = History(problem, space)
         self.options = options or TunerOptions()
         self._predictor = predictor
-        self._rng = np.random.default_rng([seed, int(problem.key, 16) % 2**32])
+        self._seed = (seed, int(problem.key, 16) % 2**32)
+        self._known: set[Prefix] = set()
         self._explored = Explored(space)
         self._beam = BeamSearch(problem, space, predictor, self._explored)
 
     @property
     def exhausted(self) -> bool:
-        """Whether every legal candidate was proposed."""
+        """Whether every legal candidate was proposed, told or discarded."""
         return self._explored.complete
 
     def ask(self, n: int) -> list[Candidate]:
-        """Up to ``n`` new candidates, most promising first; empty when the space is used up.
+        """``n`` new candidates, the re-ranked ones first; fewer (none) as the space is used up.
 
-        Raises ``EmptySpaceError`` when the space never held a legal candidate.
+        Raises ``EmptySpaceError`` when the space never held a legal candidate, and ``ValueError``
+        when ``n`` is below 1.
         """
-        wanted = n * self.options.pool if self.history.outcomes else n
+        rng = np.random.default_rng([*self._seed, len(self._known)])
         try:
-            pool = self._beam.search(wanted, self._rng, self.options.temperature)
+            pool = self._beam.search(n * self.options.pool, rng, self.options.temperature)
         except EmptySpaceError:
-            if self.history.outcomes:
+            if self._known:
                 return []
             raise
         chosen = self._choose(pool, n)
         for candidate in chosen:
-            self._explored.add(candidate.values)
+            self._mark(candidate.values)
         return chosen
 
     def rank_beam(self, width: int) -> list[tuple[Value, ...]]:
@@ -93,7 +96,7 @@ class Tuner:
 
         Raises ``EmptySpaceError`` when nothing legal is left.
         """
-        pool = self._beam.search(width, self._rng, temperature=0.0)
+        pool = self._beam.search(width, np.random.default_rng(self._seed), temperature=0.0)
         scores = self._predictor.rank(self.problem, self.space, [c.values for c in pool])
         return [pool[i].values for i in np.argsort(-scores, kind="stable")]
 
@@ -109,18 +112,28 @@ class Tuner:
     def tell(self, values: tuple[Value, ...], outcome: Outcome) -> None:
         """Record one outcome; it is learnt from at the next ``learn``.
 
+        A candidate measured again is told again: the later outcome counts.
         Raises ``SpaceError`` when ``values`` do not lie in the space.
         """
         self.history.tell(values, outcome)
-        self._explored.add(values)
+        self._mark(values)
 
     def discard(self, values: tuple[Value, ...]) -> None:
-        """Never propose ``values``: they stand for a program that another candidate stands for."""
+        """Never propose ``values``: they stand for a program that another candidate stands for.
+
+        Values outside the space are ignored, as they would never be proposed.
+        """
+        if self.space.contains(values):
+            self._mark(values)
+
+    def _mark(self, values: Prefix) -> None:
+        self._known.add(values)
         self._explored.add(values)
 
     def learn(self) -> None:
-        """Update the predictor from this task's outcomes."""
-        self._predictor.update(self.history.examples())
+        """Update the predictor from this task's outcomes; nothing happens if there are no new."""
+        if examples := self.history.examples():
+            self._predictor.update(examples)
 
 
 def run(
@@ -131,12 +144,20 @@ def run(
 ) -> None:
     """The loop, for callers that have nothing else to do: ask, measure, tell, learn.
 
-    A live measurer and a replay of recorded measurements run through it alike.
+    A live measurer and a replay of recorded measurements run through it alike.  ``trials`` is the
+    total, what was told before included.  Raises ``MeasureError`` when ``measure`` leaves out a
+    candidate: what vanishes would be asked for no more and counted by nobody.
     """
     while len(tuner.history.outcomes) < trials:
         candidates = tuner.ask(min(batch, trials - len(tuner.history.outcomes)))
         if not candidates:
             return
-        for values, outcome in measure(candidates).items():
-            tuner.tell(values, outcome)
+        outcomes = measure(candidates)
+        for candidate in candidates:
+            if candidate.values not in outcomes:
+                raise MeasureError(
+                    f"expected an outcome for each of {len(candidates)} candidates, got none for "
+                    f"{candidate.values}: report a failure as an outcome too"
+                )
+            tuner.tell(candidate.values, outcomes[candidate.values])
         tuner.learn()

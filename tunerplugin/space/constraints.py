@@ -1,77 +1,63 @@
 """Constraints over tiled axes: thread counts, agreement of thread extents, memory footprints.
 
 All of them look ahead with what the open factors of each tile can still reach (see ``Tile``).
-Tiles are independent of each other, so each look-ahead is exact for its own constraint; only
-several constraints together can still leave a dead end, which the beam search then backs out of.
+Tiles are independent of each other, so each look-ahead is exact for its own constraint, but for
+the exceptions that a class states; several constraints together can still leave a dead end, which
+the beam search then backs out of.
+
+``tiles`` are the tiled axes of the space and ``choices`` the values of the knobs that belong to
+none, by position.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from math import prod
 
+from ..errors import SpaceError
+from .reach import Memo, Reach, Term
 from .space import Constraint, Prefix
 from .tiles import Tile
 
+__all__ = [
+    "AtMost",
+    "Dimension",
+    "EqualProducts",
+    "Footprint",
+    "Growth",
+    "MemoryLimit",
+    "OneOf",
+    "ProductRange",
+    "Term",
+]
 
-@dataclass(frozen=True)
-class Term:
-    """A product of knob values: ``scale`` times the values at ``positions``.
-
-    Positions of tiles look ahead through their tile; a position that belongs to none (a
-    categorical knob) through ``choices``, its values.
-    """
-
-    positions: frozenset[int]
-    scale: int = 1
-
-
-class _Reach:
-    """What terms can still become, given the tiles and the values of the free knobs."""
-
-    def __init__(self, tiles: Sequence[Tile], choices: dict[int, tuple[int, ...]]) -> None:
-        self._tiles = tuple(tiles)
-        self._choices = choices
-
-    def factors(self, term: Term, prefix: Prefix) -> list[tuple[int, ...]]:
-        """For every independent part of the term, the values that it can take, ascending."""
-        parts: list[tuple[int, ...]] = [(term.scale,)]
-        left = set(term.positions)
-        for tile in self._tiles:
-            mine = left.intersection(tile.positions)
-            if mine:
-                parts.append(tile.achievable(prefix, frozenset(mine)))
-                left -= mine
-        for position in sorted(left):
-            if position < len(prefix):
-                parts.append((int(prefix[position]),))
-            else:
-                parts.append(tuple(sorted(self._choices[position])))
-        return parts
-
-    def products(self, term: Term, prefix: Prefix, high: int) -> frozenset[int]:
-        """Every value up to ``high`` that the term can take."""
-        return _products(tuple(self.factors(term, prefix)), high)
-
-    def least(self, term: Term, prefix: Prefix) -> int:
-        """The smallest value that the term can take."""
-        least = 1
-        for values in self.factors(term, prefix):
-            least *= values[0]
-        return least
+Choices = Mapping[int, Sequence[int]]
 
 
-@lru_cache(maxsize=65536)
-def _products(parts: tuple[tuple[int, ...], ...], high: int) -> frozenset[int]:
-    reached = {1}
-    for values in parts:
-        reached = {a * b for a in reached for b in values if a * b <= high}
-    return frozenset(reached)
+class _TermConstraint(Constraint):
+    """A constraint over terms; its answer hangs on the tiles and knobs of these terms alone."""
+
+    def __init__(
+        self, name: str, terms: Sequence[Term], tiles: Sequence[Tile], choices: Choices | None
+    ) -> None:
+        self.name = name
+        self._reach = Reach(terms, tiles, choices)
+        self._answer = Memo(self._reach.positions_of(terms), self._decide)
+
+    def allows(self, prefix: Prefix) -> bool:
+        """See ``Constraint.allows``."""
+        return self._answer(prefix)
+
+    @abstractmethod
+    def _decide(self, prefix: Prefix) -> bool:
+        """``allows``, without memory."""
 
 
-class ProductRange(Constraint):
-    """A term must end in ``[low, high]``, e.g. the threads of a block."""
+class ProductRange(_TermConstraint):
+    """A term must end in ``[low, high]``, e.g. the threads of a block.  Exact on prefixes."""
 
     def __init__(
         self,
@@ -80,34 +66,45 @@ class ProductRange(Constraint):
         low: int,
         high: int,
         tiles: Sequence[Tile],
-        choices: dict[int, tuple[int, ...]] | None = None,
+        choices: Choices | None = None,
     ) -> None:
-        self.name, self._term, self._low, self._high = name, term, low, high
-        self._reach = _Reach(tiles, choices or {})
+        super().__init__(name, [term], tiles, choices)
+        self._term, self._low, self._high = term, low, high
 
-    def allows(self, prefix: Prefix) -> bool:
-        """See ``Constraint.allows``; exact on prefixes."""
+    def _decide(self, prefix: Prefix) -> bool:
         reached = self._reach.products(self._term, prefix, self._high)
         return any(value >= self._low for value in reached)
 
 
-class OneOf(Constraint):
-    """A term must end in a given set, e.g. the tile extents for which no loop becomes dynamic."""
+class OneOf(_TermConstraint):
+    """A term must end in a given set, e.g. the tile extents for which no loop becomes dynamic.
+
+    Exact on prefixes.  An empty set refuses everything.
+    """
 
     def __init__(
-        self, name: str, term: Term, allowed: frozenset[int], tiles: Sequence[Tile]
+        self,
+        name: str,
+        term: Term,
+        allowed: frozenset[int],
+        tiles: Sequence[Tile],
+        choices: Choices | None = None,
     ) -> None:
-        self.name, self._term, self._allowed = name, term, allowed
-        self._reach = _Reach(tiles, {})
+        super().__init__(name, [term], tiles, choices)
+        self._term, self._allowed = term, allowed
+        self._high = max(allowed, default=0)
 
-    def allows(self, prefix: Prefix) -> bool:
-        """See ``Constraint.allows``; exact on prefixes."""
-        reached = self._reach.products(self._term, prefix, max(self._allowed))
+    def _decide(self, prefix: Prefix) -> bool:
+        reached = self._reach.products(self._term, prefix, self._high)
         return not reached.isdisjoint(self._allowed)
 
 
-class EqualProducts(Constraint):
-    """Several terms must end equal, e.g. two loops bound to one thread axis of one kernel."""
+class EqualProducts(_TermConstraint):
+    """Several terms must end equal, and at most ``high``.
+
+    E.g. two loops bound to one thread axis of one kernel.  Exact on prefixes unless two terms
+    share an open tile.
+    """
 
     def __init__(
         self,
@@ -115,13 +112,12 @@ class EqualProducts(Constraint):
         terms: Sequence[Term],
         high: int,
         tiles: Sequence[Tile],
-        choices: dict[int, tuple[int, ...]] | None = None,
+        choices: Choices | None = None,
     ) -> None:
-        self.name, self._terms, self._high = name, tuple(terms), high
-        self._reach = _Reach(tiles, choices or {})
+        super().__init__(name, terms, tiles, choices)
+        self._terms, self._high = tuple(terms), high
 
-    def allows(self, prefix: Prefix) -> bool:
-        """See ``Constraint.allows``; exact unless two terms share an open tile."""
+    def _decide(self, prefix: Prefix) -> bool:
         common: frozenset[int] | None = None
         for term in self._terms:
             reached = self._reach.products(term, prefix, self._high)
@@ -133,7 +129,7 @@ class EqualProducts(Constraint):
 
 @dataclass(frozen=True)
 class Growth:
-    """How a buffer dimension grows with the extent that a term stands for.
+    """How many elements a buffer dimension gains with the extent that a term stands for.
 
     Either linearly, by ``slope`` for each step beyond ``start`` (an image tile of a convolution
     grows by the stride with the output rows, by 1 with the kernel rows), or as ``table`` says:
@@ -149,7 +145,8 @@ class Growth:
         """Growth at an extent; for one between two of the table, that of the next larger."""
         if not self.table:
             return self.slope * max(0, extent - self.start)
-        return next((g for e, g in self.table if e >= extent), self.table[-1][1])
+        index = bisect_left(self.table, (extent,))
+        return self.table[min(index, len(self.table) - 1)][1]
 
 
 @dataclass(frozen=True)
@@ -159,6 +156,11 @@ class Dimension:
     base: int
     growths: tuple[Growth, ...]
     limit: int
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """What the dimension grows with."""
+        return tuple(growth.term for growth in self.growths)
 
     def size(self, extent_of: Callable[[Term], int]) -> int:
         """Elements along this dimension."""
@@ -174,8 +176,12 @@ class Footprint:
     dimensions: tuple[Dimension, ...]
 
 
-class MemoryLimit(Constraint):
-    """The buffers that live together must fit into ``limit_bytes``."""
+class MemoryLimit(_TermConstraint):
+    """The buffers that live together must fit into ``limit_bytes``.
+
+    Exact on prefixes if, of any two terms that share a tile, one's positions there contain the
+    other's; else still sound.
+    """
 
     def __init__(
         self,
@@ -183,41 +189,54 @@ class MemoryLimit(Constraint):
         buffers: Sequence[Footprint],
         limit_bytes: int,
         tiles: Sequence[Tile],
-        choices: dict[int, tuple[int, ...]] | None = None,
+        choices: Choices | None = None,
     ) -> None:
-        self.name, self.buffers, self.limit_bytes = name, tuple(buffers), limit_bytes
-        self._reach = _Reach(tiles, choices or {})
+        self.buffers, self.limit_bytes = tuple(buffers), limit_bytes
+        dimensions = [d for buffer in self.buffers for d in buffer.dimensions]
+        super().__init__(name, [t for d in dimensions for t in d.terms], tiles, choices)
+        # one decision changes a dimension or two: the others are remembered
+        self._sizes = [
+            (buffer.element_bytes, [self._size(dimension) for dimension in buffer.dimensions])
+            for buffer in self.buffers
+        ]
+
+    def _size(self, dimension: Dimension) -> Memo[int]:
+        """The least elements along a dimension, given a prefix."""
+
+        def least(prefix: Prefix) -> int:
+            return dimension.size(lambda term: self._reach.least(term, prefix))
+
+        return Memo(self._reach.positions_of(dimension.terms), least)
 
     def bytes_used(self, prefix: Prefix) -> int:
-        """Bytes of a complete assignment; of a prefix, the least that any completion uses.
+        """Bytes of a complete assignment; of a prefix, a bound that no completion goes below.
 
-        Footprints grow with every factor and tiles are independent, so the least is reached by
-        taking each axis at its smallest.
+        Footprints grow with every factor, so taking each term at its smallest gives a bound, and
+        the least there is where the terms can be smallest all at once (see the class).
         """
-        def extent_of(term: Term) -> int:
-            return self._reach.least(term, prefix)
+        return sum(
+            prod([size(prefix) for size in sizes], start=element_bytes)
+            for element_bytes, sizes in self._sizes
+        )
 
-        total = 0
-        for buffer in self.buffers:
-            size = buffer.element_bytes
-            for dimension in buffer.dimensions:
-                size *= dimension.size(extent_of)
-            total += size
-        return total
-
-    def allows(self, prefix: Prefix) -> bool:
-        """See ``Constraint.allows``."""
+    def _decide(self, prefix: Prefix) -> bool:
         return self.bytes_used(prefix) <= self.limit_bytes
 
 
 class AtMost(Constraint):
-    """One knob's value times ``scale`` must not exceed ``high`` (vector bytes, unroll steps)."""
+    """One knob's value times ``scale`` must not exceed ``high`` (vector bytes, unroll steps).
+
+    Exact on prefixes if the knob always has a value that fits.
+    """
 
     def __init__(self, name: str, position: int, high: int, scale: int = 1) -> None:
         self.name, self._position, self._high, self._scale = name, position, high, scale
 
     def allows(self, prefix: Prefix) -> bool:
-        """See ``Constraint.allows``."""
+        """See ``Constraint.allows``.  Raises ``SpaceError`` when the knob's value is text."""
         if len(prefix) <= self._position:
             return True
-        return int(prefix[self._position]) * self._scale <= self._high
+        value = prefix[self._position]
+        if isinstance(value, str):
+            raise SpaceError(f"expected a number for {self.name!r}, got {value!r}")
+        return value * self._scale <= self._high

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ..errors import SpaceError
 from .space import Prefix
 
 
@@ -25,12 +26,21 @@ class Tile:
     """One tiled axis of a space.
 
     ``positions[j]`` is the place, in the space's value sequence, of the factor of level ``j``
-    (0 is the outermost).  ``max_innermost`` bounds the innermost factor (0: no bound).
+    (0 is the outermost).  ``max_innermost`` bounds the innermost factor (0: no bound).  Raises
+    ``SpaceError`` when no factors can make the extent, or a position comes twice.
     """
 
     extent: int
     positions: tuple[int, ...]
     max_innermost: int = 0
+
+    def __post_init__(self) -> None:
+        if self.extent < 1 or self.max_innermost < 0:
+            raise SpaceError(f"expected a positive extent and a bound of at least 0, got {self}")
+        if not self.positions or len(set(self.positions)) != len(self.positions):
+            raise SpaceError(f"expected distinct positions, at least one, got {self}")
+        if len(self.positions) == 1 and 0 < self.max_innermost < self.extent:
+            raise SpaceError(f"expected two factors or more under an innermost bound, got {self}")
 
     @property
     def innermost(self) -> int:
@@ -48,9 +58,9 @@ class Tile:
     def domain(self, prefix: Prefix) -> tuple[int, ...]:
         """Values of the factor at position ``len(prefix)``.
 
-        The last factor decided takes what remains.  While the innermost is still to come, the
-        others must leave it a factor within its bound; some divisor (1) always is, so only the
-        last two decisions need care.
+        The last factor decided takes what remains.  The innermost bound matters only at the
+        innermost itself and where the innermost alone is still to come: as long as another factor
+        is open, that one can take whatever the innermost may not.
         """
         here = len(prefix)
         rest = self.remaining(prefix)
@@ -71,8 +81,11 @@ class Tile:
         """Every product that the factors at the positions ``subset`` can still take, ascending.
 
         Exact: the decided factors of the subset times each product that the open ones can reach.
+        Of a prefix that ``domain`` would not have led to, it may be empty.
         """
-        decided, open_in, open_out = 1, [], []
+        decided = 1
+        open_in: list[int] = []
+        open_out: list[int] = []
         for position in self.positions:
             if position < len(prefix):
                 decided *= int(prefix[position]) if position in subset else 1
