@@ -6,7 +6,6 @@ tells the tuners what the store holds.  Start reading at ``Session.run``.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from ...search import LearningScorer, TunerOptions
 from ...space import Prefix
 from ..compat import ms
 from .module import untuned_module
-from .proposer import Proposal, Proposer
+from .proposer import Proposer
 from .task import TuningTask
 
 #: candidates measured between two updates of the predictor
@@ -152,7 +151,7 @@ class Session:
         request = Request(0, state.untuned_module)
         try:
             for _, outcome in self._measurer.measure(state.measure_task, [request]):
-                self._record(state, (), outcome, UNTUNED, 0, "")
+                self._record(state, (), outcome, UNTUNED, 0)
                 state.untuned = outcome
         except MeasureError as error:
             state.closed = str(error)
@@ -168,9 +167,8 @@ class Session:
         try:
             for index, outcome in self._measurer.measure(state.measure_task, requests):
                 proposal = proposals[index]
-                text = _record_json(state, proposal, outcome)
                 method = self._options.method
-                self._record(state, proposal.values, outcome, method, state.trials, text)
+                self._record(state, proposal.values, outcome, method, state.trials)
                 state.trials += 1
                 state.proposer.tuner.tell(proposal.values, outcome)
                 self._report(state)
@@ -188,11 +186,10 @@ class Session:
         outcome: Outcome,
         method: str,
         trial: int,
-        trace: str,
     ) -> None:
         elapsed = time.monotonic() - self._started_s
         seed = self._options.seed
-        self._store.append(Record(state.key, values, outcome, method, seed, trial, elapsed, trace))
+        self._store.append(Record(state.key, values, outcome, method, seed, trial, elapsed))
 
     def _learn(self) -> None:
         examples = [e for state in self.states for e in state.proposer.tuner.history.examples()]
@@ -234,14 +231,6 @@ def _promise(state: TaskState) -> float:
     improving = 0.1 + (sum(recent) / len(recent) if recent else 1.0)
     seconds = state.best_s or 1.0
     return state.task.weight * seconds * improving / (state.trials / BATCH + 1)
-
-
-def _record_json(state: TaskState, proposal: Proposal, outcome: Outcome) -> str:
-    """MetaSchedule's own JSON of the record, for export; empty for a failure."""
-    if not outcome.ok:
-        return ""
-    record = tuning_record(state.task, proposal.schedule, list(outcome.samples_s))
-    return json.dumps(record.as_json())
 
 
 def tuning_record(task: TuningTask, schedule: Any, run_secs: list[float]) -> Any:
