@@ -12,7 +12,7 @@ from tunerplugin.outcome import Outcome, Status
 from tunerplugin.predictor import Example, TrainingReport
 from tunerplugin.search import UniformScorer
 from tunerplugin.search.scorer import FloatArray
-from tunerplugin.space import Constraint, Knob, ListSpace, Prefix, Problem, Space, Value
+from tunerplugin.space import Constraint, Domain, Knob, ListSpace, Prefix, Problem, Space, Value
 from tunerplugin.space.constraints import AtMost, ProductRange, Term
 from tunerplugin.space.tiles import Tile
 
@@ -107,7 +107,7 @@ def tile_space() -> ListSpace:
     """Two tiles of three factors under thread and inner limits, a vector width: 0 dead ends."""
     tiles = (Tile(24, (4, 2, 0), 8), Tile(12, (5, 3, 1), 6))
     owner = {p: tile for tile in tiles for p in tile.positions}
-    domains = [*(owner[p].domain for p in range(6)), (1, 2, 4, 8)]
+    domains: list[Domain] = [*(owner[p].domain for p in range(6)), (1, 2, 4, 8)]
     threads = ProductRange("threads", Term(frozenset({2, 3})), 4, 12, tiles)
     return ListSpace([f"k{p}" for p in range(7)], domains, [threads, AtMost("vector", 6, 4)])
 
@@ -115,8 +115,8 @@ def tile_space() -> ListSpace:
 def latency_s(values: Prefix) -> float:
     """A synthetic run time, different for every candidate of numbers below 13."""
     whole = [int(v) for v in values]
-    bowl = sum((math.log2(max(v, 1)) - 1.0) ** 2 for v in whole)
-    return 1e-3 * (1 + bowl) + 1e-13 * sum(v * 13**i for i, v in enumerate(whole))
+    bowl = math.fsum((math.log2(max(v, 1)) - 1.0) ** 2 for v in whole)
+    return 1e-3 * (1 + bowl) + 1e-13 * sum(v * 13.0**i for i, v in enumerate(whole))
 
 
 def measured(values: Prefix) -> Outcome:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -46,7 +48,9 @@ SPACES = {"tiles": tile_space, "trap": trap_space, "several": several}
 @pytest.mark.parametrize("make", SPACES.values(), ids=SPACES)
 @pytest.mark.parametrize("temperature", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("extra", [0, 1, 1000])
-def test_a_wide_beam_is_the_legal_set(make: type[Space], temperature: float, extra: int) -> None:
+def test_a_wide_beam_is_the_legal_set(
+    make: Callable[[], Space], temperature: float, extra: int
+) -> None:
     space = make()
     legal = list(space.enumerate())
     rng = np.random.default_rng(3)
@@ -57,7 +61,7 @@ def test_a_wide_beam_is_the_legal_set(make: type[Space], temperature: float, ext
 @pytest.mark.parametrize("make", SPACES.values(), ids=SPACES)
 @pytest.mark.parametrize("explored_share", [0.0, 0.4])
 def test_without_noise_the_order_is_by_log_probability(
-    make: type[Space], explored_share: float
+    make: Callable[[], Space], explored_share: float
 ) -> None:
     space, scorer = make(), PrefixScorer()
     legal = list(space.enumerate())
@@ -77,7 +81,9 @@ def test_without_noise_the_order_is_by_log_probability(
 @pytest.mark.parametrize("make", SPACES.values(), ids=SPACES)
 @pytest.mark.parametrize("width", [1, 7, 64])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_asking_until_nothing_is_left(make: type[Space], width: int, temperature: float) -> None:
+def test_asking_until_nothing_is_left(
+    make: Callable[[], Space], width: int, temperature: float
+) -> None:
     """Never illegal, never twice, never one that was measured; and always as many as are left."""
     space = make()
     legal = set(space.enumerate())

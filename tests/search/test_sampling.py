@@ -43,7 +43,10 @@ def draw(space: UnionSpace, width: int, temperature: float = 1.0) -> Counter[tup
     )
 
 
-def fits(counts: Counter[tuple[Prefix, ...]], expected: dict[tuple[Prefix, ...], float]) -> bool:
+Drawn = tuple[Prefix, ...]
+
+
+def fits(counts: Counter[Drawn], expected: dict[Drawn, float]) -> bool:
     """Pearson's chi-square test at 0.1 %; what is expected fewer than five times counts as one.
 
     The critical value is the Wilson-Hilferty approximation (within 1 % from four degrees on).
@@ -58,7 +61,7 @@ def fits(counts: Counter[tuple[Prefix, ...]], expected: dict[tuple[Prefix, ...],
     assert degrees >= 3
     spread = 2 / (9 * degrees)
     critical = degrees * (1 - spread + 3.09 * spread**0.5) ** 3
-    return sum((n - e) ** 2 / e for n, e in cells) < critical
+    return bool(sum((n - e) ** 2 / e for n, e in cells) < critical)
 
 
 def without_replacement(p: dict[Prefix, float], width: int) -> dict[tuple[Prefix, ...], float]:
@@ -76,7 +79,7 @@ def without_replacement(p: dict[Prefix, float], width: int) -> dict[tuple[Prefix
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
 def test_one_sample_follows_the_model(temperature: float) -> None:
     space = tiny()
-    expected = {(k,): p for k, p in probabilities(space, temperature).items()}
+    expected: dict[Drawn, float] = {(k,): p for k, p in probabilities(space, temperature).items()}
     assert len(expected) == 5
     assert fits(draw(space, 1, temperature), expected)
 
@@ -92,7 +95,7 @@ def test_several_samples_follow_sequential_drawing(width: int) -> None:
 
 def test_another_distribution_would_be_noticed() -> None:
     space = tiny()
-    uniform = {(k,): 0.2 for k in probabilities(space)}
+    uniform: dict[Drawn, float] = {(k,): 0.2 for k in probabilities(space)}
     assert not fits(draw(space, 1), uniform)
 
 
@@ -105,8 +108,8 @@ def test_a_measured_candidate_leaves_the_odds_of_the_others() -> None:
     explored.add(gone)
     search = BeamSearch(PROBLEM, space, SCORER, explored)
     rng = np.random.default_rng(2)
-    first = Counter((search.search(4, rng)[0].values,) for _ in range(DRAWS))
-    left = {(k,): v / (1 - p[gone]) for k, v in p.items() if k != gone}
+    first: Counter[Drawn] = Counter((search.search(4, rng)[0].values,) for _ in range(DRAWS))
+    left: dict[Drawn, float] = {(k,): v / (1 - p[gone]) for k, v in p.items() if k != gone}
     assert fits(first, left)
 
 

@@ -67,7 +67,7 @@ def test_a_space_that_refuses_everything_is_empty() -> None:
 )
 def test_malformed_lists_are_refused(arguments: tuple[list[object]], message: str) -> None:
     with pytest.raises(SpaceError, match=message):
-        ListSpace(*arguments)  # type: ignore[arg-type]
+        ListSpace(*arguments)  # type: ignore[arg-type,call-arg]
 
 
 def test_domains_may_be_any_sequence() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.space.cases import Tiled, factorisations
+from tests.space.cases import Tiled, factorisations, numbers
 from tunerplugin.errors import SpaceError
 from tunerplugin.space import Prefix
 from tunerplugin.space.tiles import Tile, divisors
@@ -34,7 +34,7 @@ def check(tile: Tile) -> None:
     for length in range(ways + 1):
         for prefix in {values[:length] for values in whole}:
             below = [values for values in whole if values[:length] == prefix]
-            assert tile.remaining(prefix) == tile.extent // math.prod(prefix)
+            assert tile.remaining(prefix) == tile.extent // math.prod(numbers(prefix))
             if length < ways:
                 assert tile.domain(prefix) == tuple(sorted({v[length] for v in below}))
             for subset in subsets:

@@ -24,6 +24,9 @@ from .problem import Value, Word
 Prefix = tuple[Value, ...]
 """The values chosen so far, in knob order."""
 
+Domain = Sequence[Value] | Callable[[Prefix], tuple[Value, ...]]
+"""The values of a knob, or a function that gives them at a prefix."""
+
 
 @dataclass(frozen=True)
 class Knob:
@@ -172,7 +175,7 @@ class ListSpace(Space):
     def __init__(
         self,
         names: Sequence[str],
-        domains: Sequence[Sequence[Value] | Callable[[Prefix], tuple[Value, ...]]],
+        domains: Sequence[Domain],
         constraints: Sequence[Constraint] = (),
         words: Sequence[tuple[Word, ...]] | None = None,
         version: str = "",
