@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -13,7 +13,8 @@ from tests.search.cases import PROBLEM, PrefixScorer, log_probability, tile_spac
 from tests.space.cases import terms, tiled
 from tunerplugin.errors import EmptySpaceError
 from tunerplugin.search import BeamSearch, Candidate, Explored, UniformScorer
-from tunerplugin.space import ListSpace, Prefix, Space, UnionSpace
+from tunerplugin.search.scorer import FloatArray
+from tunerplugin.space import ListSpace, Prefix, Space, UnionSpace, Value
 from tunerplugin.space.constraints import (
     AtMost,
     Dimension,
@@ -196,6 +197,24 @@ def test_noise_keeps_the_beam_diverse() -> None:
     }
     assert beginnings[0.0] < beginnings[1.0] and beginnings[1.0] >= 24
     assert beginnings[4.0] >= 24
+
+
+@pytest.mark.parametrize("useless", [float("nan"), -float("inf")])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_useless_scores_cost_no_candidate(useless: float, temperature: float) -> None:
+    """A diverged scorer, or one that rules out what is legal, only loses its say."""
+
+    class Useless(PrefixScorer):
+        def log_p(self, prefix: Prefix, legal: Sequence[Value]) -> FloatArray:
+            scores = super().log_p(prefix, legal)
+            scores[1::2] = useless
+            return scores if len(prefix) % 2 else np.full(len(legal), useless)
+
+    space = several()
+    legal = set(space.enumerate())
+    found = beam_of(space, Useless()).search(len(legal), np.random.default_rng(0), temperature)
+    assert set(values_of(found)) == legal
+    assert all(np.isfinite(candidate.log_probability) for candidate in found)
 
 
 def test_a_space_without_knobs_has_one_candidate() -> None:

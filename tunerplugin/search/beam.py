@@ -25,6 +25,9 @@ from ..space import Knob, Prefix, Problem, Space, Value
 from .explored import Explored
 from .scorer import FloatArray, Scorer
 
+#: stands for log-probabilities of minus infinity and NaN: legal values stay possible, as the last
+_LEAST = -1e6
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -208,8 +211,9 @@ class BeamSearch:
         """Every child of the beam that is left to try, best score first."""
         scored = self._scorer.score(state, [h.knob for h in beam], [h.legal for h in beam])
         children: list[_Child] = []
-        for parent, (hypothesis, log_p) in enumerate(zip(beam, scored, strict=True)):
+        for parent, (hypothesis, raw) in enumerate(zip(beam, scored, strict=True)):
             above = hypothesis.marks
+            log_p = np.fmax(raw, _LEAST)
             total = above.log_p + log_p
             tempered, score = total, total
             if temperature > 0:

@@ -70,7 +70,11 @@ class Tuner:
 
     @property
     def exhausted(self) -> bool:
-        """Whether every legal candidate was proposed, told or discarded."""
+        """Whether every legal candidate was proposed, told or discarded.
+
+        Dead ends that no search met yet hide that; an ``ask`` that returns fewer than it was
+        asked for has met them all.
+        """
         return self._explored.complete
 
     def ask(self, n: int) -> list[Candidate]:

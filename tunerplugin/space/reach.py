@@ -36,7 +36,7 @@ class Memo(Generic[T]):
     """A function of a prefix that depends on the values at ``positions`` only, remembered."""
 
     #: answers kept; beyond that memory is worth more than time, and all are forgotten
-    LIMIT = 1 << 16
+    LIMIT = 1 << 14
 
     def __init__(self, positions: Iterable[int], function: Callable[[Prefix], T]) -> None:
         self.positions = frozenset(positions)
