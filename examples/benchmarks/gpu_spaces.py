@@ -252,8 +252,10 @@ def main() -> None:
     """Parse, run, print."""
     options_parser = parser(__doc__)
     options_parser.add_argument("--samples", type=positive, help=f"each (default: {SAMPLES})")
-    options_parser.add_argument("--targets", type=names(TARGETS), help="comma-separated")
-    options_parser.add_argument("--operators", type=names(OPERATORS), help="comma-separated")
+    options_parser.add_argument("--targets", type=names(TARGETS), help=f"of {', '.join(TARGETS)}")
+    options_parser.add_argument(
+        "--operators", type=names(OPERATORS), help=f"of {', '.join(OPERATORS)}"
+    )
     options = options_parser.parse_args()
     samples = options.samples or (QUICK_SAMPLES if options.quick else SAMPLES)
     targets = options.targets or (QUICK_TARGETS if options.quick else TARGETS)

@@ -173,8 +173,15 @@ def main() -> None:
     options_parser = parser(__doc__)
     options_parser.add_argument("--trials", type=positive, help=f"default: {TRIALS}")
     options_parser.add_argument("--seeds", type=positive, help=f"how many (default: {SEEDS})")
-    options_parser.add_argument("--operators", type=names(OPERATORS), help="comma-separated")
-    options_parser.add_argument("--methods", type=names(METHODS), default=list(METHODS))
+    options_parser.add_argument(
+        "--operators", type=names(OPERATORS), help=f"of {', '.join(OPERATORS)}"
+    )
+    options_parser.add_argument(
+        "--methods",
+        type=names(METHODS),
+        default=list(METHODS),
+        help=f"of {', '.join(METHODS)}; the untuned build is always there",
+    )
     options = options_parser.parse_args()
     trials = options.trials or (QUICK_TRIALS if options.quick else TRIALS)
     seeds = options.seeds or (QUICK_SEEDS if options.quick else SEEDS)

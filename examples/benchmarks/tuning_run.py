@@ -111,6 +111,7 @@ def run_stock(mod: Any, target: Any, trials: int, seed: int, folder: Path) -> Tu
     The builder does without the import that makes stock builds time out on slow cores.  By default
     64 trials make a batch and the model stays silent until 100 samples: in so small a budget it
     would never be used, so half of the trials make a batch, and the model works from the second on.
+    Candidates that do not build are not in the curve: TVM never hands them to its runner.
     """
     from tunerplugin.integrations.compat import derived_object, ms
     from tunerplugin.integrations.metaschedule import local_builder

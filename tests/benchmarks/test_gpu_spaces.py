@@ -16,6 +16,7 @@ import gpu_spaces
 import pytest
 from gpu_memory import verified_shared_bytes
 from gpu_spaces import Tally, factorizations
+from tvm.s_tir.meta_schedule.testing import te_workload
 
 from tunerplugin.integrations.compat import normalize_mod
 from tunerplugin.integrations.metaschedule.limits import complete_target
@@ -26,7 +27,7 @@ from tunerplugin.measure import preload_tensor_intrinsics
 @pytest.fixture(scope="module")
 def task() -> TuningTask:
     preload_tensor_intrinsics()
-    mod = normalize_mod(gpu_spaces.te_workload.create_te_workload("GMM", 0))
+    mod = normalize_mod(te_workload.create_te_workload("GMM", 0))
     return TuningTask("GMM", mod, complete_target(gpu_spaces.TARGETS["opencl"]))
 
 
