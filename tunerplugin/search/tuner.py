@@ -96,13 +96,18 @@ class Tuner:
         return chosen
 
     def rank_beam(self, width: int) -> list[tuple[Value, ...]]:
-        """A deterministic beam's candidates, by predicted speed, without asking for any.
+        """The beam's candidates by predicted speed, without asking for any.
 
-        Raises ``EmptySpaceError`` when nothing legal is left.
+        A quarter of ``width`` comes from the deterministic beam, the rest is sampled, so that the
+        value head may overrule a decoder that is sure of itself.  Raises ``EmptySpaceError`` when
+        nothing legal is left.
         """
-        pool = self._beam.search(width, np.random.default_rng(self._seed), temperature=0.0)
-        scores = self._predictor.rank(self.problem, self.space, [c.values for c in pool])
-        return [pool[i].values for i in np.argsort(-scores, kind="stable")]
+        rng = np.random.default_rng(self._seed)
+        pool = self._beam.search(max(1, width // 4), rng, temperature=0.0)
+        pool += self._beam.search(width, rng, self.options.temperature)
+        distinct = list(dict.fromkeys(candidate.values for candidate in pool))[:width]
+        scores = self._predictor.rank(self.problem, self.space, distinct)
+        return [distinct[i] for i in np.argsort(-scores, kind="stable")]
 
     def _choose(self, pool: list[Candidate], n: int) -> list[Candidate]:
         if len(pool) <= n:

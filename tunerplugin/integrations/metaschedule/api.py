@@ -105,7 +105,7 @@ def predict(
     coverage: list[TaskCoverage] = []
     records = []
     for task in found.tasks:
-        proposer = Proposer(task, predictor, seed, TunerOptions(temperature=0.0))
+        proposer = Proposer(task, predictor, seed)
         try:
             proposals = proposer.predict()
         except EmptySpaceError as error:

@@ -59,7 +59,7 @@ class Proposer:
             fruitless = 0 if len(found) > before else fruitless + 1
         return found
 
-    def predict(self, width: int = 64) -> list[Proposal]:
+    def predict(self, width: int = 256) -> list[Proposal]:
         """Legal programs in the order in which the predictor expects them to be fast.
 
         The beam's candidates, re-ranked by the value head; stops at the first that TVM accepts.

@@ -167,7 +167,17 @@ def _generate(name: str, mod: Any, target: Any) -> DesignSpace:
         raise UntunableError(f"{name}: TVM finds no design space: {_one_line(error)}") from error
     if not designs:
         raise UntunableError(f"{name}: TVM's design space is empty")
-    return DesignSpace(designs, tuple(context.space_generator.postprocs or ()))
+    return DesignSpace(designs, tuple(p for p in context.space_generator.postprocs if _kept(p)))
+
+
+def _kept(postproc: Any) -> bool:
+    """Whether a postprocessor's effect reaches the compiled module.
+
+    ``RewriteLayout`` packs weights in a block that measurement leaves out, trusting somebody to
+    have packed them beforehand; ``compile_tir`` and ``compile_relax`` do not, so the module would
+    be slower than what was measured.
+    """
+    return type(postproc).__name__ != "RewriteLayout"
 
 
 def _one_line(error: BaseException) -> str:

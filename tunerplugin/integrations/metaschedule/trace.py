@@ -158,7 +158,9 @@ class _Reader:
         candidates = tuple(int(plain(c)) for c in plain(inst.attrs[0]))
         role = uses.get(hash(inst.outputs[0]), "choice")
         self._facts.choices.append(ChoiceSample(index, candidates, role))
-        self._numbers[hash(inst.outputs[0])] = Product(frozenset({(index, 0)}))
+        # only then is the knob's value the number itself (else its index), and a possible extent
+        if len(set(candidates)) == len(candidates) and min(candidates) > 0:
+            self._numbers[hash(inst.outputs[0])] = Product(frozenset({(index, 0)}))
 
     def _read_SampleComputeLocation(
         self, index: int, inst: Any, trace: Trace, uses: dict[int, str]
