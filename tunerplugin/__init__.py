@@ -37,7 +37,17 @@ _HOME = {
 }
 
 _SUBPACKAGES = frozenset(
-    ("hw", "integrations", "measure", "predictor", "records", "schedules", "search", "space")
+    (
+        "hw",
+        "integrations",
+        "measure",
+        "predictor",
+        "records",
+        "schedules",
+        "search",
+        "sources",
+        "space",
+    )
 )
 
 __all__ = [

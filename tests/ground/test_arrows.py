@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "search": BOTTOM | {"space", "records", "predictor"},
     "measure": BOTTOM,
     "models": BOTTOM,
+    "sources": BOTTOM | {"space", "records", "predictor", "search"},
     "testing": BOTTOM | {"space", "records", "search"},
     "integrations": BOTTOM
     | {"space", "records", "predictor", "search", "measure", "schedules", "hw"},
@@ -31,6 +32,7 @@ FORBIDDEN_OUTSIDE: dict[str, set[str]] = {
     "records": {"tvm", "tvm_ffi", "torch"},
     "predictor": {"tvm", "tvm_ffi"},
     "search": {"tvm", "tvm_ffi", "torch"},
+    "sources": {"tvm", "tvm_ffi", "torch"},
 }
 
 
