@@ -23,6 +23,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "max_threads_per_block": 1024,
         "max_shared_memory_per_block": 49152,
     },
+    # from sm_80 on TVM adds sketches with asynchronous copies into a pipelined shared buffer
+    "ampere": {
+        "kind": "cuda",
+        "arch": "sm_80",
+        "max_threads_per_block": 1024,
+        "max_shared_memory_per_block": 49152,
+    },
     "opencl": {
         "kind": "opencl",
         "max_threads_per_block": 256,

@@ -84,7 +84,7 @@ def test_kinds_without_tuning_are_refused() -> None:
 
 
 @pytest.mark.parametrize("operator", ["dense", "conv2d", "group_conv2d", "softmax"])
-@pytest.mark.parametrize("kind", ["cuda", "opencl"])
+@pytest.mark.parametrize("kind", ["cuda", "ampere", "opencl"])
 def test_decoded_candidates_pass_tvm(task: Tasks, operator: str, kind: str) -> None:
     tuning = task(operator, kind)
     refused = 0
@@ -97,10 +97,12 @@ def test_decoded_candidates_pass_tvm(task: Tasks, operator: str, kind: str) -> N
 
 
 @pytest.mark.parametrize("operator", ["dense", "conv2d", "group_conv2d"])
-def test_constraints_agree_with_tvm(task: Tasks, operator: str) -> None:
+@pytest.mark.parametrize("kind", ["ampere", "opencl"])
+def test_constraints_agree_with_tvm(task: Tasks, operator: str, kind: str) -> None:
     """On candidates drawn without limits: what TVM accepts we accept, and nearly the reverse."""
-    tuning = task(operator, "opencl")
-    space = tuning.sketches[0]
+    tuning = task(operator, kind)
+    sketch = len(tuning.sketches) - 1  # the pipelined one, where there is one
+    space = tuning.sketches[sketch]
     generator = random.Random(5)
     wrongly_refused, wrongly_accepted, accepted = 0, 0, 0
     for _ in range(60):
@@ -111,7 +113,7 @@ def test_constraints_agree_with_tvm(task: Tasks, operator: str) -> None:
         if OURS_ALONE & set(ours):
             continue
         try:
-            tuning.schedule((0, *values))
+            tuning.schedule((sketch, *values))
         except IllegalCandidate:
             wrongly_accepted += not ours
         else:

@@ -51,6 +51,11 @@ def shared_buffers(mod: Any) -> dict[tuple[int, str], SharedBuffer]:
         s_transform.ManifestSharedMemoryLocalStage(),
         s_transform.CompactBufferAllocation(),
         x_transform.StmtSimplify(),
+        s_transform.LowerAutoCopy(),
+        s_transform.UnifyThreadBinding(),
+        s_transform.LowerMatchBuffer(),
+        # keeps several versions of what a pipelined loop fills (sketches for sm_80 and later)
+        s_transform.InjectSoftwarePipeline(),
     ]
     lowered = tvm.transform.Sequential(passes)(mod)
     found: dict[tuple[int, str], SharedBuffer] = {}

@@ -24,6 +24,7 @@ from .program import Block, has_dynamic_loop, kernels, statements
 from .trace import Binding, Product
 from .trace_space import TraceSpace
 
+_ANY_EXTENT = 1 << 40
 _REFUSALS = (ScheduleError, RuntimeError, ValueError)
 
 
@@ -50,6 +51,7 @@ class _Builder:
         if self._limits.max_threads_per_block is not None:
             made += self._thread_limits()
             made += self._memory_limits()
+            made += self._pipeline_limits()
         return made
 
     def _term(self, product: Product) -> Term:
@@ -90,6 +92,14 @@ class _Builder:
                 ProductRange("threads per block", term, low, min(high, most), *self._look())
             )
         return made
+
+    def _pipeline_limits(self) -> list[Constraint]:
+        """A loop that runs once is simplified away before TVM can pipeline it."""
+        return [
+            ProductRange("pipelined loop", self._term(extent), 2, _ANY_EXTENT, *self._look())
+            for extent in self._space.facts.pipelined
+            if extent.refs
+        ]
 
     def _is_main(self, threads: Product) -> bool:
         """Whether these threads run the block that multi-level tiling annotated."""

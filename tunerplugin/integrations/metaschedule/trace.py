@@ -82,6 +82,8 @@ class TraceFacts:
     choices: list[ChoiceSample] = field(default_factory=list)
     locations: list[LocationSample] = field(default_factory=list)
     bindings: list[Binding] = field(default_factory=list)
+    #: extents of loops that TVM will pipeline
+    pipelined: list[Product] = field(default_factory=list)
     #: allowed range of the product of a block's thread extents, as multi-level tiling annotates it
     thread_range: tuple[int, int] | None = None
     #: order of the tile levels of the main block, outermost first, e.g. ``SSRSRS``
@@ -198,6 +200,10 @@ class _Reader:
         if key == "meta_schedule.tiling_structure":
             self._facts.tiling_structure = str(plain(inst.inputs[1]))
             self._facts.main_block = self._block_names.get(hash(inst.inputs[0]), "")
+        elif key == "software_pipeline_stage":
+            extent = self._extents.get(hash(inst.inputs[0]))
+            if extent is not None:
+                self._facts.pipelined.append(extent)
         elif key == "meta_schedule.thread_extent_low_inclusive":
             self._thread_bounds["low"] = int(plain(inst.inputs[1]))
         elif key == "meta_schedule.thread_extent_high_inclusive":
