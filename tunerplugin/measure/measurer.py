@@ -68,6 +68,7 @@ class Measurer:
         self._jobs = jobs
         pool = Pool(jobs, device)
         limits = Limits(build_deadline_s, run_deadline_s, repeats, min_repeat_ms / 1000.0)
+        self._pool = pool
         self._bench = Bench(pool, limits)
         self._slots = itertools.count()
         self._close = weakref.finalize(self, pool.close)
@@ -86,6 +87,13 @@ class Measurer:
     def close(self) -> None:
         """Kill the workers.  Harmless when repeated; a closed measurer cannot measure."""
         self._close()
+
+    def start(self) -> None:
+        """Let the workers start up while the caller does something else.
+
+        Raises ``MeasureError`` when closed.
+        """
+        self._pool.grow(self._jobs)
 
     def measure(
         self, task: MeasureTask, requests: Sequence[Request]

@@ -60,7 +60,6 @@ def tune(
     """
     _check(trials, jobs, method)
     target = _target(target, jobs)
-    found = module_tasks(mod, target, params)
     scorer: LearningScorer
     if method == "random":
         scorer, options = UniformScorer(), TunerOptions(pool=1)
@@ -72,6 +71,9 @@ def tune(
         SQLiteStore(folder / RECORDS_FILE) as store,
         Measurer(jobs=jobs, device=device, seed=seed) as measurer,
     ):
+        if store.count(method=method) < trials:
+            measurer.start()  # its workers import TVM while the design spaces are made
+        found = module_tasks(mod, target, params)
         store.start_run(_run_info(target, seed, trials, method, jobs, found.tasks))
         name = device_name(jobs) if device == "cpu" else f"{device} on {device_name(jobs)}"
         session = Session(
