@@ -19,9 +19,9 @@ from tvm.s_tir import meta_schedule as ms
 import tunerplugin
 from tests.integrations import workloads
 from tunerplugin.errors import EmptySpaceError, InputError, TargetError, WeightsError
-from tunerplugin.integrations.metaschedule import export_database
+from tunerplugin.integrations.metaschedule import export_database, knob_names
 from tunerplugin.measure import Measurer, host_target
-from tunerplugin.records import SQLiteStore
+from tunerplugin.records import SQLiteStore, export_t4, import_t4
 
 TRIALS = 8
 
@@ -129,6 +129,16 @@ def test_export_is_a_database_of_tvm(tuned: Any, work_dir: Path, tmp_path: Path)
     executable = ms.relax_integration.compile_relax(database, module(), target, {})
     expected = outputs(tvm.compile(module(), target=target))
     np.testing.assert_allclose(outputs(executable)[0], expected[0], rtol=1e-5, atol=1e-6)
+
+
+def test_t4_export_names_the_knobs(tuned: Any, work_dir: Path, tmp_path: Path) -> None:
+    with SQLiteStore(work_dir / "records.sqlite", read_only=True) as store:
+        export_t4(store.records(method="ours"), tmp_path / "t4.json", knob_names(store))
+    rows = import_t4(tmp_path / "t4.json")
+    assert len(rows) >= TRIALS
+    for row in rows:
+        assert "sketch" in row.configuration
+        assert any(name.startswith(("tile", "unroll_explicit")) for name in row.configuration)
 
 
 def test_prediction_needs_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:

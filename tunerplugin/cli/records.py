@@ -121,7 +121,10 @@ def _export(args: argparse.Namespace) -> int:
         if args.to == "jsonl":
             count = export_jsonl(store, args.out)
         elif args.to == "t4":
-            count = export_t4(store.records(), args.out)
+            with render.stdout_to_stderr():
+                from ..integrations.metaschedule import knob_names
+
+                count = export_t4(store.records(), args.out, knob_names(store))
         else:
             with render.stdout_to_stderr():
                 from ..integrations.metaschedule import export_database

@@ -1,9 +1,10 @@
 """The plugin inside TVM's MetaSchedule: strategy, cost model, ``tune`` and ``predict``."""
 
-from .api import export_database, predict, tune
+from .api import predict, tune
 from .builder import local_builder
 from .cost_model import Seq2SeqModel
 from .database import TaskCoverage, TunedDatabase
+from .export import export_database, knob_names
 from .names import register
 from .session import Progress
 from .strategy import BeamSearch
@@ -15,6 +16,7 @@ __all__ = [
     "TaskCoverage",
     "TunedDatabase",
     "export_database",
+    "knob_names",
     "local_builder",
     "predict",
     "register",

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import EmptySpaceError, InputError
 from ...measure import Measurer, available_cores, device_name, host_target
-from ...records import RecordStore, SQLiteStore
+from ...records import SQLiteStore
 from ...search import LearningScorer, TunerOptions, UniformScorer
 from ..compat import compiler_version
 from .database import PREDICTED_S, TaskCoverage, TunedDatabase
@@ -124,13 +124,6 @@ def predict(
     database = TunedDatabase([*coverage, *found.skipped])
     _commit(database, records)
     return database
-
-
-def export_database(store: RecordStore, directory: str | os.PathLike[str]) -> int:
-    """Write a store's measured candidates as a MetaSchedule JSON database; returns how many."""
-    from .export import export_records
-
-    return export_records(store, Path(directory))
 
 
 def _check(trials: int, jobs: int | None, method: str) -> None:

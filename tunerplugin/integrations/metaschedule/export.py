@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...errors import RecordError
-from ...records import RecordStore
+from ...records import Record, RecordStore, TaskKey
 from ..compat import ms
 from .corpus import MEASURED, recorded_task
 from .session import tuning_record
 from .task import IllegalCandidate, TuningTask
 
 
-def export_records(store: RecordStore, directory: Path) -> int:
+def export_database(store: RecordStore, directory: str | os.PathLike[str]) -> int:
     """Append every measured candidate of the store to the JSON database in ``directory``.
 
     Failures are left out: TVM would store them as 1e10 seconds.  So are candidates that no longer
     apply.  Returns the number of records.  Raises ``RecordError`` when there are none.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    Path(directory).mkdir(parents=True, exist_ok=True)
     database = ms.database.JSONDatabase(work_dir=str(directory))
     workloads = {workload.key: workload for workload in store.workloads()}
     count = 0
@@ -56,3 +58,25 @@ def _export(
         )
     )
     return True
+
+
+def knob_names(store: RecordStore) -> Callable[[Record], Sequence[str]]:
+    """A function that names a record's knobs as its design space does.
+
+    Where this TVM would not make that space any more, they are numbered.
+    """
+    workloads = {workload.key: workload for workload in store.workloads()}
+    tasks: dict[TaskKey, TuningTask | None] = {}
+
+    def names(record: Record) -> list[str]:
+        key, values = record.key, record.values
+        if key not in tasks:
+            tasks[key] = recorded_task(key, workloads[key.workload])
+        task = tasks[key]
+        knobs = [task.space.knob(values[:i]) for i in range(len(values))] if task else []
+        return [
+            knob.name if knob is not None else f"knob{i}"
+            for i, knob in enumerate(knobs or [None] * len(values))
+        ]
+
+    return names
