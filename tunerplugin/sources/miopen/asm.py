@@ -1,0 +1,268 @@
+"""Assembly kernels for forward and backward-data convolutions.
+
+Ranges and rules are facts of ROCm/MIOpen (MIT) at 2d1fd997: ``src/solver/conv/conv_asm_1x1u.cpp``,
+``conv_asm_1x1u_stride2.cpp`` and ``conv_asm_3x3u.cpp``."""
+
+from __future__ import annotations
+
+from .limits import (
+    BYTE_OFFSETS,
+    MAX_SGPRS,
+    MAX_VGPRS,
+    MAX_WAVES_PER_GROUP,
+    SIMDS_PER_CU,
+    WAVE_SIZE,
+    ceil_div,
+)
+from .problem import ConvProblem
+from .rules import Rule
+from .solver import Ranges, Solver
+
+_POWERS_TO_64 = (1, 2, 4, 8, 16, 32, 64)
+_1_TO_8 = tuple(range(1, 9))
+_1_TO_32 = tuple(range(1, 33))
+
+
+def waves_that_fit(vgprs: int) -> int:
+    """Waves that a compute unit can hold when each lane has ``vgprs`` registers."""
+    return MAX_VGPRS // vgprs * SIMDS_PER_CU
+
+
+def splits_evenly(c: int, waves: int, c_mult: int) -> bool:
+    """Whether every wave of a group, the last one too, has a multiple of ``c_mult`` channels."""
+    share = ceil_div(c, waves)
+    return waves <= c and share % c_mult == 0 and (c - share * (waves - 1)) % c_mult == 0
+
+
+class Asm1x1U(Solver):
+    """Solver ``ConvAsm1x1U``; MIOpen itself judges its tuples field by field."""
+
+    fields = (
+        "read_size",
+        "k_mult",
+        "chunks_per_wave",
+        "chunk_size",
+        "n_mult",
+        "c_mult",
+        "waves_c_in_group",
+        "waves_k_in_group",
+    )
+    full: Ranges = (
+        (1, 2, 3, 4),
+        (1, *range(4, 33, 4)),
+        tuple(range(1, 17)),
+        _POWERS_TO_64,
+        _1_TO_8,
+        (1, 2, 4, 8, 16, 32),
+        _1_TO_8,
+        (1, 2, 4, 8),
+    )
+    searched: Ranges = (
+        (1, 2, 3, 4),
+        (8, 16, 32),
+        _1_TO_8,
+        (16, 32, 64),
+        (1, 2, 3, 4),
+        (1, 2, 4),
+        (1, 2, 4),
+        (1, 2, 4, 8),
+    )
+
+    directions = "FB"
+    dtypes = ("FP32", "FP16")
+    filter_size = (1, 1)
+
+    def rules(self, p: ConvProblem, isa: str, full: bool) -> list[Rule]:
+        """The validity test of ``IsValidImpl``; rule by rule in the order of the fields."""
+        e, pixels = p.packed, p.ho * p.wo
+        least_vgprs = 5 + (pixels % e != 0)
+
+        def vgprs(cpw: int, k_mult: int, n_mult: int, c_mult: int) -> int:
+            return least_vgprs + 2 * ceil_div(cpw * n_mult * c_mult, e) + cpw * n_mult * k_mult
+
+        def occupancy(cpw: int, k: int, n: int, c: int, wc: int, wk: int) -> bool:
+            return waves_that_fit(vgprs(cpw, k, n, c)) >= wc * wk
+
+        registers = ("chunks_per_wave", "k_mult", "n_mult", "c_mult")
+        waves = ("waves_c_in_group", "waves_k_in_group")
+        return [
+            Rule("packing of k", ("k_mult",), lambda k: k % e == 0),
+            Rule("backward k", ("k_mult",), lambda k: p.direction != "B" or p.k % k == 0),
+            Rule(
+                "read size",
+                ("read_size", "chunks_per_wave"),
+                lambda read, cpw: read * e <= cpw and cpw % e == 0,
+            ),
+            Rule(
+                "chunks",
+                ("chunks_per_wave", "chunk_size"),
+                lambda cpw, chunk: cpw <= ceil_div(pixels, chunk),
+            ),
+            Rule(
+                "batch",
+                ("chunk_size", "n_mult"),
+                lambda chunk, n: n <= ceil_div(p.n, WAVE_SIZE // chunk),
+            ),
+            Rule("packing of c", ("c_mult",), lambda c: c % e == 0),
+            Rule("vgprs", registers, lambda *f: vgprs(*f) < MAX_VGPRS, falling=True),
+            Rule("sgprs", ("k_mult", "c_mult"), fits_sgprs, falling=True),
+            Rule("split of c", ("c_mult", waves[0]), lambda c, wc: splits_evenly(p.c, wc, c)),
+            Rule("k of a group", ("k_mult", waves[1]), lambda k, wk: k * wk <= p.k, falling=True),
+            Rule("group size", waves, lambda c, k: c * k <= MAX_WAVES_PER_GROUP),
+            Rule("occupancy", (*registers, *waves), occupancy),
+        ]
+
+
+def fits_sgprs(k_mult: int, c_mult: int) -> bool:
+    """Whether weights for k_mult x c_mult, twice, and 25 other words fit the scalar registers."""
+    return 25 + 2 * k_mult * c_mult < MAX_SGPRS
+
+
+class Asm1x1UV2(Solver):
+    """Solver ``ConvAsm1x1UV2`` (1x1 with strides)."""
+
+    fields = (
+        "chunk_size",
+        "dwords_per_ld",
+        "k_mult",
+        "c_mult",
+        "n_mult",
+        "w_mult",
+        "h_mult",
+        "h_per_chunk",
+        "waves_k_in_group",
+        "waves_c_in_group",
+    )
+    full: Ranges = (
+        _POWERS_TO_64,
+        (1, 2, 3, 4),
+        *((_1_TO_32,) * 5),
+        _POWERS_TO_64,
+        _1_TO_8,
+        _1_TO_8,
+    )
+    searched: Ranges = (
+        (16, 32, 64),
+        (1, 2, 3),
+        (8, 16),
+        (1, 2, 4),
+        (1, 2),
+        (1, 2),
+        (1, 2),
+        (2, 4, 8),
+        (2, 4),
+        (1, 2),
+    )
+    #: from so many work groups along the image on, the kernel divides with 64 bits
+    WIDE_DIVISION = 1 << 16
+
+    directions = "FB"
+    dtypes = ("FP32",)
+    filter_size = (1, 1)
+
+    def rules(self, p: ConvProblem, isa: str, full: bool) -> list[Rule]:
+        """The validity test of ``IsValid``."""
+        kernel = _StridedKernel(p)
+        loads = ("dwords_per_ld", "k_mult", "c_mult", "n_mult", "w_mult", "h_mult")
+        shape = ("chunk_size", *loads, "h_per_chunk")
+        waves = ("waves_k_in_group", "waves_c_in_group")
+
+        def fits(*fields: int) -> bool:
+            return kernel.vgprs(*fields) < MAX_VGPRS
+
+        def occupancy(*fields: int) -> bool:
+            *kernel_fields, wk, wc = fields
+            return waves_that_fit(kernel.vgprs(*kernel_fields)) >= wk * wc
+
+        def offsets(chunk: int, n_mult: int) -> bool:
+            spare = n_mult * (WAVE_SIZE // chunk) - 1
+            inputs = (p.c + spare) * p.c * p.h * p.w
+            outputs = (p.k + spare) * p.k * p.ho * p.wo
+            return max(inputs, outputs) * p.element_bytes < BYTE_OFFSETS
+
+        return [
+            Rule("backward k", ("k_mult",), lambda k: p.direction != "B" or p.k % k == 0),
+            Rule("sgprs", ("k_mult", "c_mult"), fits_sgprs, falling=True),
+            Rule("channels", ("c_mult",), lambda c: p.c % c == 0),
+            Rule(
+                "batch",
+                ("chunk_size", "n_mult"),
+                lambda chunk, n: n <= ceil_div(p.n, WAVE_SIZE // chunk),
+            ),
+            Rule("offsets", ("chunk_size", "n_mult"), offsets),
+            Rule("vgprs", loads, lambda *f: kernel.least(*f) < MAX_VGPRS, falling=True),
+            Rule("rows", ("chunk_size", "h_per_chunk"), lambda chunk, rows: rows <= chunk),
+            Rule("all vgprs", shape, fits),
+            Rule("k of a group", ("k_mult", waves[0]), lambda k, wk: k * wk <= p.k, falling=True),
+            Rule("group size", waves, lambda wk, wc: wk * wc <= MAX_WAVES_PER_GROUP),
+            Rule("split of c", ("c_mult", waves[1]), lambda c, wc: splits_evenly(p.c, wc, c)),
+            Rule("occupancy", (*shape, *waves), occupancy),
+        ]
+
+
+class _StridedKernel:
+    """Registers of the kernel of ``ConvAsm1x1UV2``; strides turn into dilations backwards."""
+
+    def __init__(self, p: ConvProblem) -> None:
+        self._stride_w, self._stride_h = (p.stride_w, p.stride_h) if p.forward else (1, 1)
+        self._dilated = not p.forward and p.stride_w > 1
+        self._packed = p.packed
+        self._w, self._h = ceil_div(p.w, self._stride_w), ceil_div(p.h, self._stride_h)
+
+    def least(self, dwords: int, k: int, c: int, n: int, w: int, h: int) -> int:
+        """Vector registers without what special cases add."""
+        active = ceil_div(dwords * self._packed, self._stride_w)
+        return 6 + dwords * w * h * c * n * 2 + active * w * h * k * n
+
+    def vgprs(self, *fields: int) -> int:
+        """Vector registers of a lane, from the fields up to ``h_per_chunk``."""
+        chunk, dwords, _, c, n, w, h, rows = fields
+        wide = self._groups(chunk, dwords, w, h, rows) >= Asm1x1UV2.WIDE_DIVISION
+        inputs = dwords * w * h * c * n * 2
+        extra = int(wide)
+        if self._dilated:
+            extra += max(0, (2 if dwords == 1 else 4) - (inputs - 1))
+        elif wide and inputs < 2:
+            extra += 1
+        return self.least(*fields[1:7]) + extra
+
+    def _groups(self, chunk: int, dwords: int, w: int, h: int, rows: int) -> int:
+        """Work groups along the image (the source divides width by rows, height by columns)."""
+        columns = ceil_div(dwords, self._stride_w) * w * max(1, chunk // rows)
+        return ceil_div(self._w, rows * h) * ceil_div(self._h, columns)
+
+
+class Asm3x3U(Solver):
+    """Solver ``ConvAsm3x3U``."""
+
+    fields = ("limit_wave_cnt", "filters_per_wave", "output_lines_per_wave")
+    full: Ranges = (tuple(range(10)), _1_TO_8, _1_TO_8)
+    searched: Ranges = full
+
+    directions = "FB"
+    dtypes = ("FP32",)
+    filter_size = (3, 3)
+    grouped = True
+
+    def rules(self, p: ConvProblem, isa: str, full: bool) -> list[Rule]:
+        """The validity test of ``IsValid``."""
+        chunks = ceil_div(p.w, WAVE_SIZE)
+        lanes = ceil_div(p.w, chunks)
+        line = ceil_div(p.w, lanes)  # registers of an input line
+        k_per_group = p.k // p.groups
+        power_of_two = k_per_group & (k_per_group - 1) == 0
+
+        def grouped(filters: int) -> bool:
+            return p.k % filters == 0 and (p.k // filters) % p.groups == 0
+
+        def vgprs(filters: int, lines: int) -> bool:
+            padded = p.h != lines
+            inputs = line * (lines + 2 if padded else lines)
+            doubled = 2 * inputs if power_of_two else max(inputs, 4) + max(inputs, 3)
+            fixed = 2 + padded + (p.w % lanes != 0)
+            return fixed + doubled + line * filters * lines < MAX_VGPRS
+
+        return [
+            Rule("groups", ("filters_per_wave",), lambda f: p.groups == 1 or grouped(f)),
+            Rule("vgprs", ("filters_per_wave", "output_lines_per_wave"), vgprs),
+        ]

@@ -1,0 +1,83 @@
+"""The registry of solvers, and the spaces of their tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from ...errors import InputError
+from ...space import Step
+from .asm import Asm1x1U, Asm1x1UV2, Asm3x3U
+from .asm_wrw import AsmBwdWrW1x1, AsmBwdWrW3x3
+from .devices import parse_device
+from .implicit_gemm import BwdDataV1R1, V4R1Fwd, V4R4Fwd, V4R4WrW
+from .ocl import OclDirectFwd, OclDirectFwd1x1
+from .ocl_wrw import OclBwdWrW2
+from .problem import ConvProblem
+from .rules import RuledSpace
+from .solver import Solver
+
+_ALL: tuple[Solver, ...] = (
+    Asm1x1U("ConvAsm1x1U"),
+    Asm1x1UV2("ConvAsm1x1UV2"),
+    Asm3x3U("ConvAsm3x3U"),
+    AsmBwdWrW1x1("ConvAsmBwdWrW1x1"),
+    AsmBwdWrW3x3("ConvAsmBwdWrW3x3"),
+    OclDirectFwd("ConvOclDirectFwd"),
+    OclDirectFwd1x1("ConvOclDirectFwd1x1"),
+    *(OclBwdWrW2(f"ConvOclBwdWrW2<{loops}>", loops) for loops in (1, 2, 4, 8, 16)),
+    V4R1Fwd("ConvHipImplicitGemmV4R1Fwd"),
+    V4R4Fwd("ConvHipImplicitGemmV4R4Fwd"),
+    V4R4WrW("ConvHipImplicitGemmV4R4WrW"),
+    BwdDataV1R1("ConvHipImplicitGemmBwdDataV1R1"),
+)
+
+SOLVERS: dict[str, Solver] = {solver.name: solver for solver in _ALL}
+"""Every solver whose tuples are read, by its name in databases."""
+
+
+def solver_of(name: str) -> Solver:
+    """The solver of that name; raises ``InputError`` for another."""
+    solver = SOLVERS.get(name)
+    if solver is None:
+        raise InputError(f"expected a solver among {', '.join(SOLVERS)}, got {name!r}")
+    return solver
+
+
+def space_of(solver: str, problem: ConvProblem, full: bool = False, device: str = "") -> RuledSpace:
+    """The legal tuples of a solver for a problem.
+
+    ``full``: all that MIOpen accepts, else what its exhaustive search walks by default.  ``device``
+    is named as databases are (``"gfx906_60"``); without one, rules that hang on the instruction set
+    are judged for the least of them.  Raises ``InputError`` for an unknown solver or device, or a
+    problem that the solver cannot compute.
+    """
+    found = solver_of(solver)
+    isa = parse_device(device).isa if device else LEAST_ISA
+    return _space(found, problem, isa, full)
+
+
+LEAST_ISA = "gfx803"
+"""The instruction set that refuses whatever another one refuses."""
+
+
+@lru_cache(maxsize=1 << 10)
+def _space(solver: Solver, problem: ConvProblem, isa: str, full: bool) -> RuledSpace:
+    wrong = solver.unsuitable(problem)
+    if wrong:
+        raise InputError(f"{solver.name} cannot compute {problem}: {wrong}")
+    return solver.space(problem, isa, full)
+
+
+def training_steps(
+    problem: ConvProblem,
+    solver: str,
+    values: Sequence[int],
+    full: bool = False,
+    device: str = "",
+) -> tuple[Step, ...]:
+    """The decisions of a recorded tuple, with what was legal at each.
+
+    Raises as ``space_of`` does, and ``SpaceError`` for a tuple that the space does not hold.
+    """
+    return space_of(solver, problem, full, device).steps(values)
