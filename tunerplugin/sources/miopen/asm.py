@@ -5,6 +5,10 @@ Ranges and rules are facts of ROCm/MIOpen (MIT) at 2d1fd997: ``src/solver/conv/c
 
 from __future__ import annotations
 
+from functools import lru_cache
+from itertools import product
+from math import gcd, lcm
+
 from .limits import (
     BYTE_OFFSETS,
     MAX_SGPRS,
@@ -16,7 +20,7 @@ from .limits import (
 )
 from .problem import ConvProblem
 from .rules import Rule
-from .solver import Ranges, Solver
+from .solver import Ranges, Signature, Solver
 
 _POWERS_TO_64 = (1, 2, 4, 8, 16, 32, 64)
 _1_TO_8 = tuple(range(1, 9))
@@ -32,6 +36,21 @@ def splits_evenly(c: int, waves: int, c_mult: int) -> bool:
     """Whether every wave of a group, the last one too, has a multiple of ``c_mult`` channels."""
     share = ceil_div(c, waves)
     return waves <= c and share % c_mult == 0 and (c - share * (waves - 1)) % c_mult == 0
+
+
+# Beyond these sizes, no tuple of Asm1x1U tells problems apart: 16 chunks of 64 pixels, 8 groups of
+# 64 images, 8 waves of 32 filters.
+_MANY_PIXELS = 16 * WAVE_SIZE
+_MANY_IMAGES = 8 * WAVE_SIZE
+_MANY_FILTERS = 8 * 32
+_MULTIPLE_OF_K_MULTS = lcm(*range(4, 33, 4))
+
+
+@lru_cache(maxsize=1 << 14)
+def _even_splits(c: int) -> frozenset[tuple[int, int]]:
+    """The (waves, c_mult) of ``Asm1x1U`` that split so many channels evenly."""
+    pairs = product(_1_TO_8, (1, 2, 4, 8, 16, 32))
+    return frozenset((waves, c_mult) for waves, c_mult in pairs if splits_evenly(c, waves, c_mult))
 
 
 class Asm1x1U(Solver):
@@ -71,6 +90,19 @@ class Asm1x1U(Solver):
     directions = "FB"
     dtypes = ("FP32", "FP16")
     filter_size = (1, 1)
+
+    def signature(self, p: ConvProblem, isa: str, full: bool) -> Signature:
+        """See ``Solver.signature``."""
+        pixels = p.ho * p.wo
+        return (
+            p.packed,
+            min(pixels, _MANY_PIXELS),
+            pixels % p.packed,
+            min(p.n, _MANY_IMAGES),
+            min(p.k, _MANY_FILTERS),
+            gcd(p.k, _MULTIPLE_OF_K_MULTS) if p.direction == "B" else 0,
+            _even_splits(p.c),
+        )
 
     def rules(self, p: ConvProblem, isa: str, full: bool) -> list[Rule]:
         """The validity test of ``IsValidImpl``; rule by rule in the order of the fields."""
@@ -243,6 +275,12 @@ class Asm3x3U(Solver):
     dtypes = ("FP32",)
     filter_size = (3, 3)
     grouped = True
+
+    def signature(self, p: ConvProblem, isa: str, full: bool) -> Signature:
+        """See ``Solver.signature``."""
+        k_per_group = p.k // p.groups
+        filters = (k_per_group & (k_per_group - 1) == 0,) if p.groups == 1 else (p.k, p.groups)
+        return (p.w, min(p.h, 9), *filters)  # at most 8 lines: a height beyond is never equal
 
     def rules(self, p: ConvProblem, isa: str, full: bool) -> list[Rule]:
         """The validity test of ``IsValid``."""

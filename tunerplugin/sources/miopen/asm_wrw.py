@@ -6,10 +6,12 @@ Ranges and rules are facts of ROCm/MIOpen (MIT) at 2d1fd997:
 
 from __future__ import annotations
 
+from math import gcd
+
 from .limits import LANE_BYTES, LDS_BYTES, MAX_VGPRS, WAVE_SIZE, ceil_div
 from .problem import ConvProblem
 from .rules import Rule
-from .solver import Ranges, Solver
+from .solver import Ranges, Signature, Solver
 
 _POWERS_TO_16 = (1, 2, 4, 8, 16)
 
@@ -63,10 +65,18 @@ class AsmBwdWrW1x1(Solver):
     directions = "W"
     filter_size = (1, 1)
 
+    def signature(self, p: ConvProblem, isa: str, full: bool) -> Signature:
+        """See ``Solver.signature``."""
+        return (p.half, self._widened(p, isa), p.k % 2)
+
+    @staticmethod
+    def _widened(p: ConvProblem, isa: str) -> bool:
+        """gfx8 and gfx9 have no BF16 arithmetic: inputs are widened into other registers."""
+        return p.half and p.dtype != "FP16" and isa.startswith(("gfx8", "gfx9"))
+
     def rules(self, p: ConvProblem, isa: str, full: bool) -> list[Rule]:
         """The validity test of ``IsValid``."""
-        # gfx8 and gfx9 have no BF16 arithmetic: inputs are widened into registers of their own
-        widened = p.half and p.dtype != "FP16" and isa.startswith(("gfx8", "gfx9"))
+        widened = self._widened(p, isa)
 
         def lanes(chunk: int, c_per_gpr: int, n_per_gpr: int) -> bool:
             pixels, rest = divmod(WAVE_SIZE, chunk * c_per_gpr * n_per_gpr)
@@ -133,6 +143,15 @@ class AsmBwdWrW3x3(Solver):
     dtypes = ("FP32", "FP16")
     filter_size = (3, 3)
     grouped = True
+
+    def signature(self, p: ConvProblem, isa: str, full: bool) -> Signature:
+        """See ``Solver.signature``."""
+        c, k = p.c // p.groups, p.k // p.groups
+        return (
+            *(gcd(c, 8), gcd(k, 8), c & (c - 1) == 0),  # divided by powers of two up to 8
+            *(p.ho, p.wo, p.pad_w, p.stride_h, p.stride_w),
+            *(min(p.n, 8), p.dtype, isa in self.DOT2),
+        )
 
     def rules(self, p: ConvProblem, isa: str, full: bool) -> list[Rule]:
         """The validity test of ``IsValid``."""

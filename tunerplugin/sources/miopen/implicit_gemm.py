@@ -10,10 +10,11 @@ and where clusters fit, every thread has something to copy.
 from __future__ import annotations
 
 from abc import abstractmethod
+from math import gcd
 
 from .problem import ConvProblem
 from .rules import Rule
-from .solver import Ranges, Solver
+from .solver import Ranges, Signature, Solver
 
 _16_TO_128 = (16, 32, 64, 128)
 MIN_THREADS, MAX_THREADS = 64, 512
@@ -70,6 +71,15 @@ class V4R1Fwd(Solver):
     )
     directions = "F"
     grouped = True
+
+    def signature(self, p: ConvProblem, isa: str, full: bool) -> Signature:
+        """See ``Solver.signature``."""
+        sums = p.c // p.groups // epack(p) * p.y * p.x
+        # every divisor is a power of two
+        return (
+            *(p.half, gcd(p.k // p.groups, 128), gcd(sums, 16)),
+            *(gcd(p.n, 128), gcd(p.ho * p.wo, 16)),
+        )
 
     def rules(self, p: ConvProblem, isa: str, full: bool) -> list[Rule]:
         """See ``Solver.rules``."""
@@ -145,6 +155,11 @@ class _BlockedGemm(Solver):
     def gemm(self, p: ConvProblem) -> tuple[int, int, int]:
         """Rows, columns and sums of the matrix product."""
 
+    def signature(self, p: ConvProblem, isa: str, full: bool) -> Signature:
+        """See ``Solver.signature``."""
+        rows, columns, sums = self.gemm(p)
+        return (gcd(rows, 128), gcd(columns, 128), gcd(sums, 16))
+
     def rules(self, p: ConvProblem, isa: str, full: bool) -> list[Rule]:
         """See ``Solver.rules``."""
         rows, columns, sums = self.gemm(p)
@@ -188,7 +203,7 @@ class BwdDataV1R1(_BlockedGemm):
     """Solver ``ConvHipImplicitGemmBwdDataV1R1``: the key's input is dy, its output dx."""
 
     directions = "B"
-    dtypes = ("FP32", "BF16", "BFP16")
+    dtypes = ("FP32", "FP16", "BF16", "BFP16")
 
     def gemm(self, p: ConvProblem) -> tuple[int, int, int]:
         """See ``_BlockedGemm.gemm``."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from .limits import LDS_BYTES
 from .problem import ConvProblem
 from .rules import Rule
-from .solver import Ranges, Solver
+from .solver import Ranges, Signature, Solver
 
 LEGACY_FIELDS = (
     "grp_tile1",
@@ -57,6 +57,14 @@ class OclDirectFwd(Solver):
         rows, columns = _searched_tiles(p.ho), _searched_tiles(p.wo)
         stacks = (1, 2) if p.n > 1 else (1,)
         return (_TILES, _TILES, rows, columns, *self.full[4:8], stacks)
+
+    def signature(self, p: ConvProblem, isa: str, full: bool) -> Signature:
+        """See ``Solver.signature``."""
+        per_group = (min(p.c // p.groups, 4), min(p.k // p.groups, 8))
+        kernel = (p.y, p.x, p.stride_h, p.stride_w, p.forward, p.element_bytes, *per_group)
+        if full:
+            return kernel
+        return (*kernel, min(p.ho, 16), min(p.wo, 33), min(p.k, 8), min(p.c, 4), min(p.n, 2))
 
     def rules(self, p: ConvProblem, isa: str, full: bool) -> list[Rule]:
         """See ``Solver.rules``."""
@@ -149,15 +157,28 @@ class OclDirectFwd1x1(Solver):
 
     def ranges(self, p: ConvProblem, full: bool) -> Ranges:
         """See ``Solver.ranges``."""
-        walked = _first_language() if _first(p) else _second_language(p)
+        walked = self._walked(p, full)
         if not full:
             return walked
         pairs = zip(walked, default_1x1(p), strict=True)
         return tuple(tuple(sorted({*values, default})) for values, default in pairs)
 
+    def signature(self, p: ConvProblem, isa: str, full: bool) -> Signature:
+        """See ``Solver.signature``."""
+        return (self._walked(p, full), _first(p), default_1x1(p) if full else ())
+
+    @staticmethod
+    def _walked(p: ConvProblem, full: bool) -> Ranges:
+        """What the search walks; older ones walked 8 threads, where the kernel has its 64."""
+        if not _first(p):
+            return _second_language(p, full)
+        inputs = (64, 128, 256, 2048)
+        groups = (8, 64) if full else (64,)
+        return ((1,), groups, (1,), (1,), (1,), (0, 1, 4), (16, 32, 64), inputs, (0,))
+
     def rules(self, p: ConvProblem, isa: str, full: bool) -> list[Rule]:
         """See ``Solver.rules``."""
-        walked, default = self.ranges(p, False), default_1x1(p)
+        walked, default = self._walked(p, full), default_1x1(p)
         first = _first(p)
 
         def legal(*tuple_: int) -> bool:
@@ -178,18 +199,18 @@ def _first(p: ConvProblem) -> bool:
     return p.forward and p.dtype == "FP32" and p.c % 16 == 0 and p.k % 16 == 0
 
 
-def _first_language() -> Ranges:
-    inputs = (64, 128, 256, 2048)
-    return ((1,), (64,), (1,), (1,), (1,), (0, 1, 4), (16, 32, 64), inputs, (0,))
-
-
-def _second_language(p: ConvProblem) -> Ranges:
+def _second_language(p: ConvProblem, full: bool) -> Ranges:
+    """The full range has what older searches walked, and pixels that fit the output's true size:
+    a SQLite database leaves it open which of two sizes a stride came from.
+    """
     if p.stride_w == 1:
         size = p.h * p.w
         count = 1 if size % 2 else 2 if size % 4 else 3
     else:
-        count = 1 if p.wo % 2 or (not p.forward and p.w % 2) else 2
-    outputs = (4, 8, 16, *((32,) if p.k % 32 == 0 else ()), *((64,) if p.k % 64 == 0 else ()))
+        odd = p.wo % 2 or (not p.forward and p.w % 2)
+        count = 1 if odd and not full else 2
+    divided = [size for size in (32, 64) if full or p.k % size == 0]
+    outputs = (4, 8, 16, *divided)
     inputs = (4, 8) if p.c % 8 == 0 else (4,)
     return ((1,), (64, 128, 256), (1,), (1,), (0,), _PIXELS[:count], outputs, inputs, (0,))
 

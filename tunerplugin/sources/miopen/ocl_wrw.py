@@ -9,7 +9,7 @@ from __future__ import annotations
 from .limits import LDS_BYTES, WAVE_SIZE, ceil_div
 from .problem import ConvProblem
 from .rules import Rule
-from .solver import Ranges, Solver
+from .solver import Ranges, Signature, Solver
 
 MAX_WORKSPACE_BYTES = 6 << 30
 """Beyond 6 GiB, one allocation fails on some devices (ROCm/MIOpen issue 1185)."""
@@ -46,14 +46,25 @@ class OclBwdWrW2(Solver):
         super().__init__(name)
         self._batch_loops = batch_loops
 
+    def signature(self, p: ConvProblem, isa: str, full: bool) -> Signature:
+        """See ``Solver.signature``."""
+        return (
+            *(p.w, p.wo, p.pad_w, p.y, p.x, p.stride_h, p.stride_w),
+            *(min(p.c // p.groups, 64), p.groups == 1, p.dtype, self._allocates(p)),
+        )
+
+    def _allocates(self, p: ConvProblem) -> bool:
+        """Whether the partial sums of every work group can be allocated."""
+        blocks = ceil_div(p.n, self._batch_loops)
+        partial_sums = p.k // p.groups * p.y * p.x * p.c * blocks * p.element_bytes
+        return blocks == 1 or partial_sums <= MAX_WORKSPACE_BYTES
+
     def rules(self, p: ConvProblem, isa: str, full: bool) -> list[Rule]:
         """See ``Solver.rules``."""
         kernel = _Kernel(p)
-        blocks = ceil_div(p.n, self._batch_loops)
-        partial_sums = p.k // p.groups * p.y * p.x * p.c * blocks * p.element_bytes
         per_group = p.c // p.groups
         return [
-            Rule("workspace", (), lambda: blocks == 1 or partial_sums <= MAX_WORKSPACE_BYTES),
+            Rule("workspace", (), lambda: self._allocates(p)),
             Rule("waves", ("n_waves",), lambda waves: kernel.blocks(waves) > 0),
             Rule("read size", ("read_size",), lambda read: read <= p.w),
             Rule("groups", ("n_out_channels_tiles",), lambda tiles: p.groups == 1 or tiles == 1),

@@ -45,16 +45,23 @@ class RuleConstraint(Constraint):
         self.last = max(self.positions, default=-1)
         self._first = min(self.positions, default=-1)
         self._holds, self._least = rule.holds, tuple(least)
+        #: a slice picks one value as a tuple, too
+        one = slice(self.last, self.last + 1)
+        self._pick = itemgetter(*self.positions) if len(self.positions) > 1 else itemgetter(one)
 
     def allows(self, prefix: Prefix) -> bool:
         """See ``Constraint.allows``."""
-        length = len(prefix)
-        if length > self.last:
-            return bool(self._holds(*[prefix[p] for p in self.positions]))
-        if not self._least or length <= self._first:
+        if len(prefix) > self.last:
+            return self._holds(*self._pick(prefix)) if self.positions else self._holds()
+        if not self._least or len(prefix) <= self._first:
             return True
+        return self._holds(*self._filled_up(prefix))
+
+    def _filled_up(self, prefix: Prefix) -> list[Value]:
+        """The values of the fields, the least for open ones."""
+        length = len(prefix)
         pairs = zip(self.positions, self._least, strict=True)
-        return bool(self._holds(*[prefix[p] if p < length else low for p, low in pairs]))
+        return [prefix[p] if p < length else low for p, low in pairs]
 
     def speaks_at(self, position: int) -> bool:
         """Whether deciding this position may change the answer."""
@@ -133,13 +140,24 @@ class RuledSpace(ListSpace):
         known, state = self._open[place], self._state[place](prefix)
         answer = known.get(state)
         if answer is None:
-            due = self._due[place]
-            longer = [(*prefix, value) for value in self.ranges[place]]
-            answer = any(all(r.allows(p) for r in due) and self.completable(p) for p in longer)
+            answer = self._leads_on(prefix)
             if len(known) >= self.MEMORY:
                 known.clear()
             known[state] = answer
         return answer
+
+    def _leads_on(self, prefix: Prefix) -> bool:
+        """``completable`` without memory: plain loops, for it is where the time goes."""
+        due = self._due[len(prefix)]
+        for value in self.ranges[len(prefix)]:
+            longer = (*prefix, value)
+            for rule in due:
+                if not rule.allows(longer):
+                    break
+            else:
+                if self.completable(longer):
+                    return True
+        return False
 
     def _fork(self, prefix: Prefix) -> _Fork:
         """What may follow a legal, incomplete prefix."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Hashable
 
 from .problem import DEFAULT_LAYOUT, ConvProblem
 from .rules import Rule, RuledSpace
 
 Ranges = tuple[tuple[int, ...], ...]
+Signature = tuple[Hashable, ...]
 
 
 class Solver(ABC):
@@ -36,6 +38,10 @@ class Solver(ABC):
     @abstractmethod
     def rules(self, p: ConvProblem, isa: str, full: bool) -> list[Rule]:
         """The validity test for a problem on an instruction set (``"gfx906"``; may be empty)."""
+
+    def signature(self, p: ConvProblem, isa: str, full: bool) -> Signature:
+        """What the ranges and rules take from a problem: equal signatures, equal legal tuples."""
+        return (p, isa)
 
     def unsuitable(self, p: ConvProblem) -> str:
         """Why the solver cannot compute a problem at all, or nothing."""

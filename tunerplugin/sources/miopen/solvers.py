@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 
 from ...errors import InputError
@@ -61,12 +61,24 @@ LEAST_ISA = "gfx803"
 """The instruction set that refuses whatever another one refuses."""
 
 
-@lru_cache(maxsize=1 << 10)
+#: spaces kept; beyond that memory is worth more than time, and all are forgotten
+_KEPT = 1 << 12
+_spaces: dict[Hashable, RuledSpace] = {}
+
+
+@lru_cache(maxsize=_KEPT)
 def _space(solver: Solver, problem: ConvProblem, isa: str, full: bool) -> RuledSpace:
+    """Problems with one signature share a space and what it remembers."""
     wrong = solver.unsuitable(problem)
     if wrong:
         raise InputError(f"{solver.name} cannot compute {problem}: {wrong}")
-    return solver.space(problem, isa, full)
+    key = (solver.name, full, solver.signature(problem, isa, full))
+    space = _spaces.get(key)
+    if space is None:
+        if len(_spaces) >= _KEPT:
+            _spaces.clear()
+        space = _spaces[key] = solver.space(problem, isa, full)
+    return space
 
 
 def training_steps(
