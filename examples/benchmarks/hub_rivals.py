@@ -1,0 +1,104 @@
+"""Kernel Tuner's own strategies, replayed on a recording in its simulation mode.
+
+The package is no dependency of ours; without it these rows are left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import json
+import random
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tunerplugin.sources.kernel_tuner import Recording
+
+#: takes no budget: it walks the space in order
+_UNBOUNDED = "brute_force"
+_FAILED_KEY = "__error__"
+
+
+def missing_reason() -> str | None:
+    """Why the strategies cannot run here; ``None`` when they can."""
+    if importlib.util.find_spec("kernel_tuner") is None:
+        return "the package kernel_tuner is not installed (pip install kernel_tuner)"
+    return None
+
+
+def strategy_names() -> list[str]:
+    """Every strategy that the installed package knows."""
+    interface = importlib.import_module("kernel_tuner.interface")
+    return list(interface.strategy_map)
+
+
+class Simulation:
+    """One recording as a cache file of Kernel Tuner's, and the strategies on it."""
+
+    def __init__(self, recording: Recording, folder: Path) -> None:
+        self._recording = recording
+        self._path = folder / "cache.json"
+        names = recording.names
+        entries = {
+            ",".join(map(str, values)): dict(zip(names, values, strict=True)) | _result(outcome)
+            for values, outcome in recording.outcomes.items()
+        }
+        content = {
+            "device_name": recording.device,
+            "kernel_name": recording.kernel,
+            "problem_size": list(recording.problem_size),
+            "tune_params_keys": list(names),
+            "tune_params": dict(zip(names, map(list, recording.domains), strict=True)),
+            "cache": entries,
+        }
+        self._path.write_text(json.dumps(content), encoding="utf-8")
+
+    def run(self, strategy: str, trials: int, seed: int) -> list[float]:
+        """The quality of each distinct configuration in the order in which it was tried.
+
+        The legal set is that of the recording, failures included, as it is for every method.
+        Raises whatever the strategy raises.
+        """
+        kernel_tuner = importlib.import_module("kernel_tuner")
+        constraint = importlib.import_module("constraint")
+        recording = self._recording
+        legal = frozenset(recording.outcomes)
+        options = {} if strategy == _UNBOUNDED else {"max_fevals": trials}
+        random.seed(seed)  # the strategies draw from the global generators
+        np.random.seed(seed)
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            results, _ = kernel_tuner.tune_kernel(
+                recording.kernel,
+                "",
+                tuple(recording.problem_size),
+                [],
+                dict(zip(recording.names, map(list, recording.domains), strict=True)),
+                restrictions=[constraint.FunctionConstraint(lambda *values: values in legal)],
+                cache=str(self._path),
+                simulation_mode=True,
+                strategy=strategy,
+                strategy_options=options,
+                quiet=True,
+            )
+        return _qualities(recording, results)[:trials]
+
+
+def _qualities(recording: Recording, results: Sequence[dict[str, Any]]) -> list[float]:
+    tried = dict.fromkeys(tuple(r[name] for name in recording.names) for r in results)
+    return [recording.quality(values) for values in tried]
+
+
+def _result(outcome: Any) -> dict[str, Any]:
+    if outcome.ok:
+        milliseconds = outcome.latency_s * 1e3
+        return {"time": milliseconds, "times": [milliseconds]} | dict.fromkeys(
+            ("compile_time", "verification_time", "benchmark_time"), 0.0
+        )
+    kinds = {"illegal": "InvalidConfig", "compile_error": "CompilationFailedConfig"}
+    return {"time": kinds.get(outcome.status.value, "RuntimeFailedConfig")}
