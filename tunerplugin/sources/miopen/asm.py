@@ -54,7 +54,14 @@ def _even_splits(c: int) -> frozenset[tuple[int, int]]:
 
 
 class Asm1x1U(Solver):
-    """Solver ``ConvAsm1x1U``; MIOpen itself judges its tuples field by field."""
+    """Solver ``ConvAsm1x1U``; MIOpen itself judges its tuples field by field.
+
+    MIOpen's own order can end where no value is left.  Four things settle early whether one will
+    be: budgets hold for the least values of open fields, c_mult divides all channels (for one wave
+    that is enough, for more it is needed), and read_size asks for that many chunks at least.
+    """
+
+    closed = True
 
     fields = (
         "read_size",
@@ -115,20 +122,31 @@ class Asm1x1U(Solver):
         def occupancy(cpw: int, k: int, n: int, c: int, wc: int, wk: int) -> bool:
             return waves_that_fit(vgprs(cpw, k, n, c)) >= wc * wk
 
+        reads = ("read_size", "chunks_per_wave")
         registers = ("chunks_per_wave", "k_mult", "n_mult", "c_mult")
         waves = ("waves_c_in_group", "waves_k_in_group")
         return [
             Rule("packing of k", ("k_mult",), lambda k: k % e == 0),
             Rule("backward k", ("k_mult",), lambda k: p.direction != "B" or p.k % k == 0),
-            Rule(
-                "read size",
-                ("read_size", "chunks_per_wave"),
-                lambda read, cpw: read * e <= cpw and cpw % e == 0,
-            ),
+            Rule("packing of chunks", ("chunks_per_wave",), lambda cpw: cpw % e == 0),
+            Rule("read size", reads, lambda read, cpw: read * e <= cpw),
             Rule(
                 "chunks",
                 ("chunks_per_wave", "chunk_size"),
                 lambda cpw, chunk: cpw <= ceil_div(pixels, chunk),
+                falling=True,
+            ),
+            Rule(
+                "chunks of a read",
+                ("read_size", "chunk_size"),
+                lambda read, chunk: read * e <= ceil_div(pixels, chunk),
+                falling=True,
+            ),
+            Rule(
+                "vgprs of a read",
+                ("read_size", *registers[1:]),
+                lambda read, *f: vgprs(read * e, *f) < MAX_VGPRS,
+                falling=True,
             ),
             Rule(
                 "batch",
@@ -136,12 +154,13 @@ class Asm1x1U(Solver):
                 lambda chunk, n: n <= ceil_div(p.n, WAVE_SIZE // chunk),
             ),
             Rule("packing of c", ("c_mult",), lambda c: c % e == 0),
+            Rule("channels", ("c_mult",), lambda c: p.c % c == 0),
             Rule("vgprs", registers, lambda *f: vgprs(*f) < MAX_VGPRS, falling=True),
             Rule("sgprs", ("k_mult", "c_mult"), fits_sgprs, falling=True),
             Rule("split of c", ("c_mult", waves[0]), lambda c, wc: splits_evenly(p.c, wc, c)),
             Rule("k of a group", ("k_mult", waves[1]), lambda k, wk: k * wk <= p.k, falling=True),
             Rule("group size", waves, lambda c, k: c * k <= MAX_WAVES_PER_GROUP),
-            Rule("occupancy", (*registers, *waves), occupancy),
+            Rule("occupancy", (*registers, *waves), occupancy, falling=True),
         ]
 
 

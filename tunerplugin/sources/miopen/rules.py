@@ -12,14 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import SpaceError
 from ...space import Constraint, ListSpace, Prefix, Step, Value, Word
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """``holds(*values of fields)`` must be true.
 
     ``falling`` promises that a larger value of any field never makes a broken rule whole (register
@@ -93,7 +92,9 @@ class _Fork:
 class RuledSpace(ListSpace):
     """Fields with fixed ranges under rules; every legal prefix has a legal completion.
 
-    ``words`` describe each field.  Raises ``SpaceError`` for a rule over a field that is not there.
+    ``words`` describe each field.  ``closed`` promises that the rules alone leave no dead ends in a
+    space that is not empty, which spares the search for completions.  Raises ``SpaceError`` for a
+    rule over a field that is not there.
     """
 
     #: states remembered per field; beyond that all of them are forgotten
@@ -105,25 +106,36 @@ class RuledSpace(ListSpace):
         ranges: Sequence[Sequence[int]],
         rules: Sequence[Rule],
         words: Sequence[tuple[Word, ...]] | None = None,
+        closed: bool = False,
     ) -> None:
         super().__init__(fields, ranges, (), words)
         self.ranges = tuple(tuple(values) for values in ranges)
-        self.rules = tuple(self._constraint(rule) for rule in rules)
-        self.constraints = (*self.rules, _LookAhead(self))
         self._depth = len(self.names)
         places = range(self._depth)
-        self._due = [[r for r in self.rules if r.speaks_at(place)] for place in places]
+        #: the values that rules over one field leave
+        self._usable = [self._unrefused(place, rules) for place in places]
+        self.rules = tuple(self._constraint(rule) for rule in rules)
+        self.constraints = (*self.rules, _LookAhead(self))
+        joint = [rule for rule in self.rules if len(rule.positions) > 1]
+        self._alone = [[r for r in self.rules if r.positions == (place,)] for place in places]
+        self._due = [[r for r in joint if r.speaks_at(place)] for place in places]
         self._state = [self._picker(place) for place in range(self._depth + 1)]
         self._forks: list[dict[Any, _Fork]] = [{} for _ in places]
         self._open: list[dict[Any, bool]] = [{} for _ in places]
+        self._closed = False  # until it is known that there is a legal tuple
         self._possible = all(r.allows(()) for r in self.rules) and self.completable(())
+        self._closed = closed
+
+    def _unrefused(self, place: int, rules: Sequence[Rule]) -> tuple[int, ...]:
+        own = [rule for rule in rules if rule.fields == (self.names[place],)]
+        return tuple(v for v in self.ranges[place] if all(rule.holds(v) for rule in own))
 
     def _constraint(self, rule: Rule) -> RuleConstraint:
         unknown = set(rule.fields).difference(self.names)
         if unknown:
             raise SpaceError(f"expected fields among {self.names} in {rule.name!r}, got {unknown}")
         positions = [self.names.index(field) for field in rule.fields]
-        least = [min(self.ranges[p]) for p in positions] if rule.falling else ()
+        least = [min(self._usable[p], default=0) for p in positions] if rule.falling else ()
         return RuleConstraint(rule, positions, least)
 
     def _picker(self, length: int) -> Callable[[Prefix], Any]:
@@ -137,6 +149,8 @@ class RuledSpace(ListSpace):
         place = len(prefix)
         if place >= self._depth:
             return True
+        if self._closed:
+            return self._possible
         known, state = self._open[place], self._state[place](prefix)
         answer = known.get(state)
         if answer is None:
@@ -149,7 +163,7 @@ class RuledSpace(ListSpace):
     def _leads_on(self, prefix: Prefix) -> bool:
         """``completable`` without memory: plain loops, for it is where the time goes."""
         due = self._due[len(prefix)]
-        for value in self.ranges[len(prefix)]:
+        for value in self._usable[len(prefix)]:
             longer = (*prefix, value)
             for rule in due:
                 if not rule.allows(longer):
@@ -173,16 +187,18 @@ class RuledSpace(ListSpace):
     def _explore(self, prefix: Prefix) -> _Fork:
         knob = self.knob(prefix)
         assert knob is not None
-        judges = (*self._due[len(prefix)], self.constraints[-1])
+        place = len(prefix)
+        judges = (*self._alone[place], *self._due[place], self.constraints[-1])
         legal: list[Value] = []
         refused: Counter[str] = Counter()
-        for value in knob.domain if self._possible else ():
+        for value in knob.domain:
             longer = (*prefix, value)
-            judge = next((j for j in judges if not j.allows(longer)), None)
-            if judge is None:
-                legal.append(value)
+            for judge in judges:
+                if not judge.allows(longer):
+                    refused[judge.name] += 1
+                    break
             else:
-                refused[judge.name] += 1
+                legal.append(value)
         options = tuple(legal)
         steps = {value: Step(knob, value, options) for value in options}
         return _Fork(options, steps, tuple(refused.items()))

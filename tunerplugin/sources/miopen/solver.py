@@ -27,6 +27,8 @@ class Solver(ABC):
     dtypes: tuple[str, ...] = ("FP32", "FP16", "BF16", "BFP16")
     filter_size: tuple[int, int] | None = None
     grouped: bool = False
+    #: whether the rules alone leave no dead ends (see ``RuledSpace``)
+    closed: bool = False
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -60,4 +62,5 @@ class Solver(ABC):
     def space(self, p: ConvProblem, isa: str, full: bool) -> RuledSpace:
         """The legal tuples for a problem."""
         words = [(("solver", self.name), ("knob", field)) for field in self.fields]
-        return RuledSpace(self.fields, self.ranges(p, full), self.rules(p, isa, full), words)
+        rules = self.rules(p, isa, full)
+        return RuledSpace(self.fields, self.ranges(p, full), rules, words, self.closed)
