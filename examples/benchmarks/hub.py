@@ -241,6 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     made.add_argument("--data", type=Path, default=DATA, help="the hub's folder of cache files")
     made.add_argument("--cache", type=Path, help="of another GPU, instead of the hub's")
     made.add_argument("--seeds", type=positive, help="runs of each method (default: 3)")
+    made.add_argument("--alone", action="store_true", help="without Kernel Tuner's strategies")
     options = made.parse_args(arguments)
     cases = read_cases(options.data)
     tested = [outside_case(options.cache, cases)] if options.cache else cases
@@ -248,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         tested = [case for case in tested if options.cache or case.space in QUICK_SPACES]
     count = options.seeds or (QUICK_SEEDS if options.quick else SEEDS)
     seeds = range(options.seed, options.seed + count)
-    reason = hub_rivals.missing_reason()
+    reason = "as asked" if options.alone else hub_rivals.missing_reason()
     strategies = [] if reason else hub_rivals.strategy_names()
     if reason:
         note(f"without the strategies of Kernel Tuner: {reason}")

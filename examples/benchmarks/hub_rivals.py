@@ -10,8 +10,9 @@ import importlib.util
 import io
 import json
 import random
+import signal
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from tunerplugin.sources.kernel_tuner import Recording
 
 #: takes no budget: it walks the space in order
 _UNBOUNDED = "brute_force"
-_FAILED_KEY = "__error__"
+#: for 100 trials, each a look-up
+DEADLINE_S = 60.0
 
 
 def missing_reason() -> str | None:
@@ -62,7 +64,8 @@ class Simulation:
         """The quality of each distinct configuration in the order in which it was tried.
 
         The legal set is that of the recording, failures included, as it is for every method.
-        Raises whatever the strategy raises.
+        Raises whatever the strategy raises, and ``TimeoutError`` when it does not come back: some
+        never do once they have tried all that they can reach.
         """
         kernel_tuner = importlib.import_module("kernel_tuner")
         constraint = importlib.import_module("constraint")
@@ -71,8 +74,7 @@ class Simulation:
         options = {} if strategy == _UNBOUNDED else {"max_fevals": trials}
         random.seed(seed)  # the strategies draw from the global generators
         np.random.seed(seed)
-        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with _silent(), _deadline(DEADLINE_S):
             results, _ = kernel_tuner.tune_kernel(
                 recording.kernel,
                 "",
@@ -87,6 +89,29 @@ class Simulation:
                 quiet=True,
             )
         return _qualities(recording, results)[:trials]
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextlib.contextmanager
+def _deadline(seconds: float) -> Iterator[None]:
+    """Raise ``TimeoutError`` within the block after that long (in the main thread)."""
+
+    def expire(*_: object) -> None:
+        raise TimeoutError(f"no end after {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _qualities(recording: Recording, results: Sequence[dict[str, Any]]) -> list[float]:

@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(folder: Path, *arguments: str) -> list[dict[str, Any]]:
     out = folder / "rows.json"
-    common = ["--data", str(folder), "--quick", "--format", "json", "--out", str(out)]
+    common = ["--data", str(folder), "--quick", "--alone", "--format", "json", "--out", str(out)]
     hub.main([*common, *arguments])
     rows: list[dict[str, Any]] = json.loads(out.read_text())[1:]
     return rows
@@ -130,3 +130,16 @@ def test_strategies_see_the_recording(folder: Path, tmp_path: Path) -> None:
     assert len(found) == 10
     assert set(found) <= set(whole)
     assert found == simulation.run("random_sample", 10, 0)
+
+
+@needs_kernel_tuner
+def test_a_strategy_that_never_ends_is_stopped(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a space that is used up, and without harm to the next."""
+    recording = read_cache(folder / "convolution_milo" / "A100.json.gz")
+    simulation = hub_rivals.Simulation(recording, tmp_path)
+    monkeypatch.setattr(hub_rivals, "DEADLINE_S", 2.0)
+    with pytest.raises(TimeoutError, match="no end after 2 s"):
+        simulation.run("hybrid_vndx", 100, 0)
+    assert len(simulation.run("random_sample", 10, 0)) == 10

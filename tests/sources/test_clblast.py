@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.sources.hub_cases import SHARED
 from tunerplugin.errors import InputError, RecordError
 from tunerplugin.predictor import Predictor
 from tunerplugin.search import UniformScorer
@@ -23,8 +24,6 @@ from tunerplugin.sources.clblast import (
 )
 from tunerplugin.space import Prefix, Space
 from tunerplugin.testing.spaces import SpaceConformance
-
-from .hub_cases import SHARED
 
 FILE = SHARED / "clblast" / "clblast_best_params.json"
 needs_file = pytest.mark.skipif(not FILE.is_file(), reason="CLBlast's records are not here")

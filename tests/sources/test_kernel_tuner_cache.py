@@ -11,11 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sources.hub_cases import (
+    HUB,
+    NAMES,
+    content,
+    milliseconds,
+    needs_hub,
+    recorded,
+    write_cache,
+)
 from tunerplugin.errors import InputError, RecordError, TunerError
 from tunerplugin.outcome import Status
 from tunerplugin.sources.kernel_tuner import read_cache
-
-from .hub_cases import HUB, NAMES, content, milliseconds, needs_hub, recorded, write_cache
 
 FIRST = "16,1,0"
 

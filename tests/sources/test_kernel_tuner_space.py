@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.sources.hub_cases import DOMAINS, HUB, NAMES, needs_hub, recorded, t1
 from tunerplugin.errors import InputError, SpaceError
 from tunerplugin.search import BeamSearch, Explored, UniformScorer
 from tunerplugin.sources.kernel_tuner import (
@@ -29,8 +30,6 @@ from tunerplugin.sources.kernel_tuner import (
 )
 from tunerplugin.space import Constraint, ListSpace, Prefix, Space
 from tunerplugin.testing.spaces import ConstraintConformance, SpaceConformance
-
-from .hub_cases import DOMAINS, HUB, NAMES, needs_hub, recorded, t1
 
 CONDITIONS = [
     "use_padding == 0 or block_size_x % 64 != 0",

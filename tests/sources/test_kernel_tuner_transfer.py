@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sources.hub_cases import DOMAINS, HUB, NAMES, needs_hub, recorded
 from tunerplugin.errors import EmptySpaceError
 from tunerplugin.outcome import Status
 from tunerplugin.predictor import Predictor
@@ -27,10 +28,8 @@ from tunerplugin.sources.kernel_tuner import (
     transfer_scorer,
 )
 from tunerplugin.sources.kernel_tuner.residual import ResidualProcess
-from tunerplugin.sources.kernel_tuner.transfer import LEAST, speeds_elsewhere
+from tunerplugin.sources.kernel_tuner.transfer import LEAST, SHARPNESS, speeds_elsewhere
 from tunerplugin.space import Problem, Value
-
-from .hub_cases import DOMAINS, HUB, NAMES, needs_hub, recorded
 
 
 @pytest.fixture
@@ -111,9 +110,9 @@ def test_scorer_gives_prefixes_the_mass_below_them() -> None:
     """Against direct sums over the candidates."""
     space = KernelTunerSpace(NAMES, DOMAINS, [Recorded([(16, 1, 0), (16, 2, 1), (64, 2, 0)])])
     candidates = list(space.enumerate())
-    prior = np.array([0.0, -0.25, -0.5])
+    prior = np.array([0.0, -0.02, -0.05])
     scorer = EnumeratedScorer(candidates, ResidualProcess(prior, np.eye(3)), exploration=0.0)
-    weights = np.exp2(8 * prior)
+    weights = np.exp2(SHARPNESS * prior)
     state = scorer.start(Problem((("op", "x"),)))
     knob = space.knob(())
     assert knob is not None

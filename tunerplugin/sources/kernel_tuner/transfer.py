@@ -31,7 +31,7 @@ PREDICTOR_WEIGHT = 0.3
 #: standard deviations that an unexplored configuration is credited with
 EXPLORATION = 1.0
 #: log-probability per doubling of speed, with which the beam samples
-SHARPNESS = 8.0
+SHARPNESS = 32.0
 #: how far speeds elsewhere count for the likeness of two configurations, against parameters
 _SPEED_SCALE = 0.25
 
