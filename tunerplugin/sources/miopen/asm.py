@@ -56,7 +56,7 @@ def _even_splits(c: int) -> frozenset[tuple[int, int]]:
 class Asm1x1U(Solver):
     """Solver ``ConvAsm1x1U``; MIOpen itself judges its tuples field by field.
 
-    MIOpen's own order can end where no value is left.  Four things settle early whether one will
+    MIOpen's own order can end where no value is left.  Three things settle early whether one will
     be: budgets hold for the least values of open fields, c_mult divides all channels (for one wave
     that is enough, for more it is needed), and read_size asks for that many chunks at least.
     """

@@ -39,9 +39,10 @@ MAX_SUMS = 128
 class OclDirectFwd(Solver):
     """Solver ``ConvOclDirectFwd``.
 
-    The source never lets more than one stack share the LDS, so ``n_stacks`` is free there.  A
-    search on MIOpen's side skips some more pairs of tiles by what the pair before them left
-    behind; that accident is not repeated here.
+    MIOpen computes ``grp_tile`` anew from the other tiles, so only tuples in which they agree are
+    held; older databases have others.  The source never lets more than one stack share the LDS, so
+    ``n_stacks`` is free there.  MIOpen's search skips some more pairs of tiles by what the pair
+    before them left behind; that accident is not repeated here.
     """
 
     fields = LEGACY_FIELDS
