@@ -15,6 +15,10 @@ from .program import Access, Block
 from .trace import Ref, TraceFacts
 
 
+#: elements of the longest vector register met (512 bits of float32)
+WIDEST_VECTOR = 16
+
+
 def describe_tiling(
     facts: TraceFacts,
     blocks: Mapping[str, Block],
@@ -37,11 +41,26 @@ def describe_tiling(
             if tile.kind == kind and level >= 0 and tile.axis is not None:
                 inside[tile.axis[1]] *= int(values[positions[tile.instruction, level]])
         depth[letter] = depth.get(letter, 0) + 1
-        words.append((f"cut{cut}.iterations", math.prod(inside)))
-        words.append((f"cut{cut}.bytes", sum(touched_bytes(a, inside) for a in block.accesses)))
+        iterations = math.prod(inside)
+        touched = sum(touched_bytes(a, inside) for a in block.accesses)
+        words.append((f"cut{cut}.iterations", iterations))
+        words.append((f"cut{cut}.bytes", touched))
+        words.append((f"cut{cut}.intensity", iterations / touched))
+        # what runs outside of here: the outermost cuts are what threads and blocks share out
+        words.append((f"cut{cut}.outside", block.iterations // iterations))
         if cut == 0:
-            words += [(f"lanes.{a.buffer}", contiguous_run(a, inside)) for a in block.accesses]
+            words += _lane_words(block, inside)
     return tuple(words)
+
+
+def _lane_words(block: Block, inside: list[int]) -> list[Word]:
+    """How many elements lie in a row innermost, and the vectors that they fill without rest."""
+    words: list[Word] = []
+    for number, access in enumerate(block.accesses):
+        name = "write" if access.is_write else f"read{number}"
+        run = contiguous_run(access, inside)
+        words += [(f"lanes.{name}", run), (f"lanes.{name}.whole", math.gcd(run, WIDEST_VECTOR))]
+    return words
 
 
 def touched_bytes(access: Access, extents: list[int]) -> int:
