@@ -15,6 +15,7 @@ from tunerplugin.outcome import Status
 from tunerplugin.predictor import Predictor
 from tunerplugin.search import Tuner, TunerOptions, UniformScorer, replay
 from tunerplugin.sources.kernel_tuner import (
+    Condition,
     EnumeratedScorer,
     KernelTunerSpace,
     Recorded,
@@ -22,6 +23,7 @@ from tunerplugin.sources.kernel_tuner import (
     References,
     examples_of,
     group_by_kernel,
+    parse_expression,
     problem_of,
     read_cache,
     space_of_recordings,
@@ -127,6 +129,19 @@ def test_scorer_gives_prefixes_the_mass_below_them() -> None:
     assert np.exp(second[0]) == pytest.approx(weights[:2] / weights[:2].sum())
     assert np.exp(second[1]) == pytest.approx([1.0])
     assert list(scorer.rank(Problem(()), space, candidates[::-1])) == list(prior[::-1])
+
+
+def test_dead_ends_are_left_alone() -> None:
+    """a = 1 fulfils either condition alone and not both; the tuner still finds all there is."""
+    names, domains = ("a", "b"), ((1, 2), (1, 2, 3))
+    texts = ("a == 2 or b > 1", "a == 2 or b < 2")
+    conditions = [Condition(parse_expression(text, names), names, domains) for text in texts]
+    space = KernelTunerSpace(names, domains, conditions)
+    assert space.legal_values(()) == (1, 2)
+    problem = Problem((("op", "x"),))
+    tuner = Tuner(problem, space, transfer_scorer(problem, space, References("A100", [])))
+    found = [candidate.values for candidate in tuner.ask(5)]
+    assert sorted(found) == [(2, 1), (2, 2), (2, 3)]
 
 
 def test_an_empty_space_is_told() -> None:

@@ -77,7 +77,8 @@ class EnumeratedScorer:
         """See ``Scorer``."""
         scored = []
         for prefix, values in zip(state, legal, strict=True):
-            ends = np.array([self._ranges[*prefix, value] for value in values])
+            # what look-ahead has not refused may still be a dead end, with nothing below it
+            ends = np.array([self._ranges.get((*prefix, value), (0, 0)) for value in values])
             mass = np.maximum(self._mass[ends[:, 1]] - self._mass[ends[:, 0]], 1e-300)
             scored.append(np.log(mass / mass.sum()))
         return scored
@@ -111,8 +112,9 @@ class EnumeratedScorer:
 
     def _refresh(self) -> None:
         self._scores = self._process.optimism(self._exploration)
-        weights = np.exp2(SHARPNESS * (self._scores - self._scores.max()))
-        weights[list(self._measured)] = 0.0
+        left = self._scores.copy()
+        left[list(self._measured)] = -np.inf
+        weights = np.exp2(SHARPNESS * (left - left.max(initial=LEAST)))
         self._mass = np.concatenate([[0.0], np.cumsum(weights)])
 
 
