@@ -68,13 +68,17 @@ def names(wheel: Path) -> set[str]:
 
 
 def fresh_venv(folder: Path) -> Path:
-    """An environment of its own that sees the packages of this one after its own."""
+    """An environment of its own that sees the packages of this one, but not ``tunerplugin``."""
     run(sys.executable, "-m", "venv", "--without-pip", str(folder), cwd=folder.parent)
     python = folder / "bin" / "python"
-    here = sysconfig.get_paths()["purelib"]
+    shared = folder / "shared"
+    shared.mkdir()
+    for entry in Path(sysconfig.get_paths()["purelib"]).iterdir():
+        if "tunerplugin" not in entry.name:
+            (shared / entry.name).symlink_to(entry)
     command = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
     site = Path(run(str(python), "-c", command, cwd=folder.parent).strip())
-    (site / "shared.pth").write_text(here + "\n")
+    (site / "shared.pth").write_text(f"{shared}\n")
     return python
 
 

@@ -14,7 +14,6 @@ from ...space import Prefix, Word
 from .program import Access, Block
 from .trace import Ref, TraceFacts
 
-
 #: elements of the longest vector register met (512 bits of float32)
 WIDEST_VECTOR = 16
 
