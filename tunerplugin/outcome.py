@@ -52,6 +52,11 @@ class Outcome:
         return self.status is Status.OK
 
     @property
+    def measured(self) -> bool:
+        """Whether a measurement was tried, failed ones included."""
+        return self.status is not Status.ILLEGAL
+
+    @property
     def latency_s(self) -> float | None:
         """Median run time in seconds, ``None`` unless ``ok``."""
         return statistics.median(self.samples_s) if self.samples_s else None

@@ -170,6 +170,25 @@ def test_limits_that_allow_nothing_are_named() -> None:
     assert EmptySpaceError  # what the search raises, caught per task
 
 
+def test_a_task_without_legal_candidates_ends_and_says_why(tmp_path: Path) -> None:
+    """Limits that refuse everything end the task, not the run; the untuned schedule stays."""
+    target = {**host_target(), "feature.tunerplugin.max_unroll": -1}
+    (task,) = tunerplugin.tune(workloads.dense(), target, work_dir=tmp_path, trials=4).coverage
+    assert (task.status, task.trials) == ("untuned", 0)
+    assert "unroll refused" in task.reason
+
+
+def test_records_of_another_target_are_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tunerplugin.tune(workloads.add(), work_dir=tmp_path, trials=1)
+    other = {**host_target(), "feature.tunerplugin.max_unroll": 64}
+    with caplog.at_level("WARNING", logger="tunerplugin"):
+        (task,) = tunerplugin.tune(workloads.add(), other, work_dir=tmp_path, trials=1).coverage
+    assert "records of another target alone" in caplog.text
+    assert task.trials == 1
+
+
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from . import exits, options, render
 from .exits import StopGuard
 from .parser import Parser
-from .tune import COMPILE_LINE, complain_nothing_measured, tune
+from .tune import COMPILE_LINE, complain_nothing_measured, threads_hint, tune
 
 if TYPE_CHECKING:
     from ..models import Model
@@ -79,7 +79,8 @@ def run(args: argparse.Namespace, guard: StopGuard) -> int:
         )
         code = exits.FAILED
     document |= {"latencies": [asdict(timing) for timing in timings]}
-    render.emit(args.format, document, _text(timings, database.coverage, work_dir))
+    text = _text(timings, database.coverage, work_dir)
+    render.emit(args.format, document, f"{text}\n{threads_hint(args.jobs)}")
     return code
 
 

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace, guard: StopGuard) -> int:
     document |= {"use": lines}
     text = [render.coverage_table(database.coverage)]
     if code == exits.DONE:
-        text += ["", "Use it:", *lines]
+        text += ["", "Use it:", *lines, threads_hint(args.jobs)]
     else:
         complain_nothing_measured(database.coverage)
     render.emit(args.format, document, "\n".join(text))
@@ -129,6 +129,17 @@ def complain_nothing_measured(coverage: Sequence[render.Coverage]) -> None:
     reasons = sorted({task.reason for task in coverage if task.reason})
     why = "; ".join(reasons) if reasons else "the module has no function that can be tuned"
     print(f"tunerplugin: failed: expected a measured schedule, got none: {why}", file=sys.stderr)
+
+
+def threads_hint(jobs: int | None) -> str:
+    """What to set where the tuned model will run on a CPU."""
+    from ..measure import available_cores
+
+    threads = available_cores() if jobs is None else jobs
+    return (
+        f"Measured with {threads} CPU threads: set TVM_NUM_THREADS={threads} where it runs, "
+        "since TVM by itself may use fewer."
+    )
 
 
 def usage_lines(file: str, args: argparse.Namespace, work_dir: Path) -> list[str]:

@@ -109,8 +109,8 @@ class BeamSearch:
 
     #: Descents in a row that find nothing (each learns at least one dead end, and with twice the
     #: breadth of the one before) after which what is left is not worth the wait.
-    MAX_RESTARTS = 64
-    MAX_BREADTH = 1024
+    MAX_RESTARTS = 24
+    MAX_BREADTH = 256
 
     def __init__(self, problem: Problem, space: Space, scorer: Scorer, explored: Explored) -> None:
         self._problem, self._space, self._scorer = problem, space, scorer

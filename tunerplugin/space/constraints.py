@@ -226,16 +226,24 @@ class MemoryLimit(_TermConstraint):
 class AtMost(Constraint):
     """One knob's value times ``scale`` must not exceed ``high`` (vector bytes, unroll steps).
 
-    Exact on prefixes if the knob always has a value that fits.
+    Exact on prefixes if the knob always has a value that fits, or if ``choices`` names its values.
     """
 
-    def __init__(self, name: str, position: int, high: int, scale: int = 1) -> None:
+    def __init__(
+        self,
+        name: str,
+        position: int,
+        high: int,
+        scale: int = 1,
+        choices: Sequence[int] | None = None,
+    ) -> None:
         self.name, self._position, self._high, self._scale = name, position, high, scale
+        self._hopeless = choices is not None and min(choices) * scale > high
 
     def allows(self, prefix: Prefix) -> bool:
         """See ``Constraint.allows``.  Raises ``SpaceError`` when the knob's value is text."""
         if len(prefix) <= self._position:
-            return True
+            return not self._hopeless
         value = prefix[self._position]
         if isinstance(value, str):
             raise SpaceError(f"expected a number for {self.name!r}, got {value!r}")

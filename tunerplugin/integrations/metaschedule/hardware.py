@@ -63,11 +63,12 @@ class _Builder:
         widest = max((a.element_bytes for a in self._main.accesses), default=4) if self._main else 4
         for choice in self._space.facts.choices:
             position = self._space.positions[choice.instruction, 0]
+            values = choice.values
             if choice.role.startswith("unroll"):
-                made.append(AtMost("unroll", position, self._limits.max_unroll))
+                made.append(AtMost("unroll", position, self._limits.max_unroll, 1, values))
             elif choice.role == "cooperative_fetch" and self._limits.max_vector_bytes:
                 limit = self._limits.max_vector_bytes
-                made.append(AtMost("vector width", position, limit, widest))
+                made.append(AtMost("vector width", position, limit, widest, values))
         return made
 
     def _thread_limits(self) -> list[Constraint]:

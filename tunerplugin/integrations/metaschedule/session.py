@@ -6,14 +6,16 @@ tells the tuners what the store holds.  Start reading at ``Session.run``.
 
 from __future__ import annotations
 
+import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import tvm
 
-from ...errors import MeasureError
+from ...errors import EmptySpaceError, MeasureError
 from ...measure import Measurer, MeasureTask, Request
 from ...outcome import Outcome
 from ...records import Record, RecordStore, TaskKey
@@ -26,7 +28,10 @@ from .task import TuningTask
 
 #: candidates measured between two updates of the predictor
 BATCH = 8
+#: failures without one success after which a task is given up
+HOPELESS = 16
 UNTUNED = "untuned"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,15 @@ class Session:
         self.states = [self._open(task) for task in tasks]
         earlier = [record.elapsed_s for s in self.states for record in store.records(s.key)]
         self._started_s = time.monotonic() - max(earlier, default=0.0)
+        self._tell_of_foreign_records()
         self._learn()
+
+    def _tell_of_foreign_records(self) -> None:
+        ignored: Counter[str] = Counter()
+        for state in self.states:
+            ignored.update(self._store.ignored(state.key))
+        for field_name, count in ignored.items():
+            _log.warning("left %d records of another %s alone", count, field_name)
 
     def _open(self, task: TuningTask) -> TaskState:
         key = task.key(self._options.device)
@@ -158,7 +171,11 @@ class Session:
         self._report(state)
 
     def _batch(self, state: TaskState, size: int) -> None:
-        proposals = state.proposer.propose(size)
+        try:
+            proposals = state.proposer.propose(size)
+        except EmptySpaceError as error:
+            state.closed = str(error)
+            return
         if not proposals:
             state.closed = "every candidate of its design space was measured"
             return
@@ -177,7 +194,15 @@ class Session:
             return
         after = state.best_s
         state.gains.append(1 - after / before if before and after else 0.0)
+        self._give_up_if_hopeless(state)
         self._learn()
+
+    def _give_up_if_hopeless(self, state: TaskState) -> None:
+        """Close a task of which nothing at all works: the fault is not the candidates'."""
+        outcomes = [o for o in state.proposer.tuner.history.outcomes.values() if o.measured]
+        if len(outcomes) >= HOPELESS and not any(outcome.ok for outcome in outcomes):
+            last = outcomes[-1]
+            state.closed = f"all {len(outcomes)} candidates failed: {last.status}: {last.reason}"
 
     def _record(
         self,

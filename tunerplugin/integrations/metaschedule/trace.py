@@ -56,6 +56,13 @@ class ChoiceSample:
     candidates: tuple[int, ...]
     role: str
 
+    @property
+    def values(self) -> tuple[int, ...]:
+        """The knob's values: the candidates where they are distinct, else their indices."""
+        if len(set(self.candidates)) == len(self.candidates):
+            return self.candidates
+        return tuple(range(len(self.candidates)))
+
 
 @dataclass(frozen=True)
 class LocationSample:

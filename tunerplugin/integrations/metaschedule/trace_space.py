@@ -119,7 +119,7 @@ class TraceSpace(Space):
             )
         if isinstance(sample, ChoiceSample):
             words: tuple[Word, ...] = (("kind", "choice"), ("role", sample.role))
-            return Knob(f"{sample.role}{sample.instruction}", words, _choice_values(sample))
+            return Knob(f"{sample.role}{sample.instruction}", words, sample.values)
         words = (("kind", "location"), ("block", block_family(sample.block)))
         domain = self._locations(sample, prefix)
         return Knob(f"location{sample.instruction}", words, domain)
@@ -205,7 +205,7 @@ class TraceSpace(Space):
             if isinstance(slot.sample, TileSample):
                 values.append(int(decision[slot.level]))
             elif isinstance(slot.sample, ChoiceSample):
-                values.append(_choice_values(slot.sample)[int(decision)])
+                values.append(slot.sample.values[int(decision)])
             else:
                 values.append(int(decision))
         return tuple(values)
@@ -221,14 +221,7 @@ def _fingerprint(trace: Trace) -> str:
     return hashlib.sha256("\n".join([str(FORMAT), *lines]).encode()).hexdigest()[:16]
 
 
-def _choice_values(sample: ChoiceSample) -> tuple[int, ...]:
-    """The candidates themselves where they are distinct, else their indices."""
-    if len(set(sample.candidates)) == len(sample.candidates):
-        return sample.candidates
-    return tuple(range(len(sample.candidates)))
-
-
 def _decision(sample: ChoiceSample | LocationSample, value: Value) -> int:
     if isinstance(sample, ChoiceSample):
-        return _choice_values(sample).index(int(value))
+        return sample.values.index(int(value))
     return int(value)

@@ -15,7 +15,7 @@ import tvm
 
 from ...errors import MeasureError
 from ...measure import Measurer
-from ...outcome import Outcome, Status
+from ...outcome import Outcome
 from ...records import Record, RecordStore
 from ...space import Prefix
 from .session import TaskState
@@ -73,10 +73,12 @@ def _finalists(state: TaskState) -> list[Prefix]:
 
 def _why_none(state: TaskState) -> str:
     outcomes = list(state.proposer.tuner.history.outcomes.values())
-    failed = [o for o in outcomes if not o.ok and o.status is not Status.ILLEGAL]
+    failed = [o for o in outcomes if o.measured and not o.ok]
+    if state.closed:
+        return state.closed
     if failed:
         return f"all {len(failed)} candidates failed, the first: {failed[0].reason}"
-    return state.closed or "no candidate was measured: give more trials"
+    return "no candidate was measured: give more trials"
 
 
 def _final(
