@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def recorded(folder: Path, device: str = "NVIDIA RTX A4000", bias: int = 0) -> R
     return read_cache(write_cache(folder / "cache.json", content(device, bias)))
 
 
-def t1(conditions: list[str]) -> dict[str, Any]:
+def t1(conditions: Sequence[object]) -> dict[str, Any]:
     """The small kernel's T1 file."""
     return {
         "General": {"BenchmarkName": "blur"},
