@@ -113,10 +113,10 @@ OPERATORS: dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]]]] = {
 }
 
 
-def workloads() -> Iterator[tuple[str, Any]]:
-    """Every operator and shape, named."""
+def workloads(only: str | None) -> Iterator[tuple[str, Any]]:
+    """Every operator (or one kind of them) and shape, named."""
     for name, (make, shapes) in OPERATORS.items():
-        for shape in shapes:
+        for shape in shapes if only in (None, name) else ():
             yield f"{name}{shape}", make(*shape)
 
 
@@ -148,9 +148,10 @@ def main() -> None:
     parser.add_argument("work_dir", type=Path)
     parser.add_argument("--trials", type=int, default=48, help="per operator")
     parser.add_argument("--out", type=Path, help="where to write the weights")
+    parser.add_argument("--only", choices=OPERATORS, help="one kind of operator, for a first look")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    for name, mod in workloads():
+    for name, mod in workloads(args.only):
         database = tunerplugin.tune(mod, work_dir=args.work_dir, trials=args.trials, seed=args.seed)
         (task,) = database.coverage
         gain = (task.untuned_s or 0) / (task.best_s or 1)
