@@ -51,6 +51,8 @@ def test_every_option_exists() -> None:
         for action in parser._actions:
             if isinstance(action.choices, dict):
                 parsers += list(action.choices.values())
+    for script in (ROOT / "examples").rglob("*.py"):
+        known |= set(re.findall(r"\"(--[a-z][a-z-]*)\"", script.read_text(encoding="utf-8")))
     assert set(re.findall(r"(?<![\w-])(--[a-z][a-z-]*)", README)) <= known
 
 
