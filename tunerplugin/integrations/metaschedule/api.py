@@ -14,7 +14,7 @@ from ...measure import Measurer, available_cores, device_name, host_target
 from ...records import SQLiteStore
 from ...search import LearningScorer, TunerOptions, UniformScorer
 from ..compat import compiler_version
-from .database import PREDICTED_S, TaskCoverage, TunedDatabase
+from .database import PREDICTED_S, TaskCoverage, TunedDatabase, commit
 from .limits import complete_target, is_gpu
 from .module import module_tasks
 from .pretrained import load_predictor
@@ -122,7 +122,8 @@ def predict(
         records.append(tuning_record(task, proposals[0].schedule, [PREDICTED_S]))
         coverage.append(TaskCoverage(task.name, task.operator, task.weight, "predicted"))
     database = TunedDatabase([*coverage, *found.skipped])
-    _commit(database, records)
+    for record in records:
+        commit(database, record)
     return database
 
 
@@ -168,13 +169,10 @@ def _run_info(
 
 def _database(ends: list[tuple[TaskState, Winner]], skipped: tuple[TaskCoverage, ...]) -> Any:
     coverage = [_coverage(state, winner) for state, winner in ends]
-    records = [
-        reproduce(state, winner.values, winner.outcome)
-        for state, winner in ends
-        if winner.values is not None and winner.outcome is not None
-    ]
     database = TunedDatabase([*coverage, *skipped])
-    _commit(database, records)
+    for state, winner in ends:
+        if winner.values is not None and winner.outcome is not None:
+            commit(database, reproduce(state, winner.values, winner.outcome))
     return database
 
 
@@ -190,15 +188,3 @@ def _coverage(state: TaskState, winner: Winner) -> TaskCoverage:
         best,
         state.trials,
     )
-
-
-def _commit(database: Any, records: list[Any]) -> None:
-    from ..compat import ms
-
-    for record in records:
-        workload = database.commit_workload(record.workload.mod)
-        database.commit_tuning_record(
-            ms.database.TuningRecord(
-                record.trace, workload, record.run_secs, record.target, record.args_info
-            )
-        )

@@ -95,9 +95,15 @@ def copy_records(source: Any, directory: str | Path) -> int:
     target = ms.database.JSONDatabase(work_dir=str(path))
     records = list(source.get_all_tuning_records())
     for record in records:
-        workload = target.commit_workload(record.workload.mod)
-        copied = ms.database.TuningRecord(
+        commit(target, record)
+    return len(records)
+
+
+def commit(database: Any, record: Any) -> None:
+    """Add a tuning record, with its workload, to a database that need not know either."""
+    workload = database.commit_workload(record.workload.mod)
+    database.commit_tuning_record(
+        ms.database.TuningRecord(
             record.trace, workload, record.run_secs, record.target, record.args_info
         )
-        target.commit_tuning_record(copied)
-    return len(records)
+    )

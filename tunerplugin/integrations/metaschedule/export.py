@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from ...errors import RecordError
 from ...records import Record, RecordStore, TaskKey
 from ..compat import ms
 from .corpus import MEASURED, recorded_task
+from .database import commit
 from .session import tuning_record
 from .task import IllegalCandidate, TuningTask
 
@@ -28,10 +30,9 @@ def export_database(store: RecordStore, directory: str | os.PathLike[str]) -> in
         task = recorded_task(key, workloads[key.workload])
         if task is None:
             continue
-        committed = database.commit_workload(task.mod)
         for record in store.records(key):
             if record.method in MEASURED and record.outcome.ok:
-                count += _export(database, committed, task, record.values, record.outcome.samples_s)
+                count += _export(database, task, record)
     if not count:
         raise RecordError(
             "expected measured candidates to export, got none that this TVM can use: "
@@ -40,23 +41,12 @@ def export_database(store: RecordStore, directory: str | os.PathLike[str]) -> in
     return count
 
 
-def _export(
-    database: ms.database.Database,
-    workload: ms.database.Workload,
-    task: TuningTask,
-    values: tuple[int | float | str, ...],
-    samples_s: tuple[float, ...],
-) -> bool:
+def _export(database: Any, task: TuningTask, record: Record) -> bool:
     try:
-        schedule = task.schedule(values).schedule
+        schedule = task.schedule(record.values).schedule
     except IllegalCandidate:
         return False
-    record = tuning_record(task, schedule, list(samples_s))
-    database.commit_tuning_record(
-        ms.database.TuningRecord(
-            record.trace, workload, record.run_secs, record.target, record.args_info
-        )
-    )
+    commit(database, tuning_record(task, schedule, list(record.outcome.samples_s)))
     return True
 
 
