@@ -1,4 +1,4 @@
 """Other tuners' languages: their problems, spaces and records, read as ours.
 
-Imports neither torch nor tvm.
+Never imports tvm; ``miopen`` does not load torch either.
 """

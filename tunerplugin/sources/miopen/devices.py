@@ -48,7 +48,8 @@ class Board:
     bandwidth_gb_s: int
 
 
-#: AMD's product pages, of the first board named; where boards share a name, they differ by little
+#: To be checked against AMD's product pages of the first board named: entered without them at hand,
+#: as words for a predictor.  Where boards share a name, they differ by little.
 BOARDS = {
     ("gfx803", 36): Board(1340, 256),  # Radeon RX 580
     ("gfx803", 64): Board(1000, 512),  # Radeon Instinct MI8, Radeon R9 Nano
