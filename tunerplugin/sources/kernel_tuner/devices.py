@@ -1,11 +1,11 @@
 """Public figures of the GPUs of the Kernel Tuner benchmark hub, and how alike two GPUs are.
 
-Where to check them: NVIDIA's architecture white papers (Turing TU102 2018, Ampere GA100 2020, Ampere GA102
-2020) and data sheets (RTX A4000, RTX A6000, A100 PCIe); AMD's CDNA 2 and RDNA 2 / RDNA 3 white
-papers and product pages (Instinct MI250X, Radeon PRO W6600, Radeon PRO W7800).  They were entered without
-these documents at hand, as words for a predictor: do not quote them.  Clocks are boost
-clocks; a laptop's is the highest that NVIDIA lists.  Of the MI250X one of its two dies counts: a
-program sees each as a device.
+Where to check them: NVIDIA's architecture white papers (Turing TU102 2018, Ampere GA100 2020,
+Ampere GA102 2020) and data sheets (RTX A4000, RTX A6000, A100 PCIe); AMD's CDNA 2 and RDNA 2 /
+RDNA 3 white papers and product pages (Instinct MI250X, Radeon PRO W6600, Radeon PRO W7800).  They
+were entered without these documents at hand, as words for a predictor: do not quote them.  Clocks
+are boost clocks; a laptop's is the highest that NVIDIA lists.  Of the MI250X one of its two dies
+counts: a program sees each as a device.
 """
 
 from __future__ import annotations
