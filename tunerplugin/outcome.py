@@ -61,11 +61,6 @@ class Outcome:
         """Median run time in seconds, ``None`` unless ``ok``."""
         return statistics.median(self.samples_s) if self.samples_s else None
 
-    @property
-    def spread_s(self) -> float:
-        """Range of the repeats in seconds (0 with fewer than two)."""
-        return max(self.samples_s) - min(self.samples_s) if self.samples_s else 0.0
-
     @classmethod
     def from_samples(cls, samples_s: Sequence[float], wall_s: float = 0.0) -> Outcome:
         """Turn raw timings into an outcome: NaN, infinite, zero or negative ones are failures."""

@@ -81,7 +81,8 @@ def test_registering_twice_is_registering_once() -> None:
     first = ms.search_strategy.SearchStrategy.create, ms.cost_model.CostModel.create
     tunerplugin.register()
     assert (ms.search_strategy.SearchStrategy.create, ms.cost_model.CostModel.create) == first
-    assert isinstance(ms.search_strategy.SearchStrategy.create("replay-trace"), object)
+    stock = ms.search_strategy.SearchStrategy.create("replay-trace")
+    assert isinstance(stock, ms.search_strategy.ReplayTrace)
     with pytest.raises(ValueError, match="Unknown SearchStrategy: no-such"):
         ms.search_strategy.SearchStrategy.create("no-such")
 

@@ -18,7 +18,7 @@ from tvm.s_tir import meta_schedule as ms
 
 import tunerplugin
 from tests.integrations import workloads
-from tunerplugin.errors import EmptySpaceError, InputError, TargetError, WeightsError
+from tunerplugin.errors import InputError, TargetError, WeightsError
 from tunerplugin.integrations.metaschedule import export_database, knob_names
 from tunerplugin.measure import Measurer, host_target
 from tunerplugin.records import SQLiteStore, export_t4, import_t4
@@ -167,7 +167,6 @@ def test_limits_that_allow_nothing_are_named() -> None:
     (task,) = tunerplugin.predict(workloads.dense(), target).coverage
     assert task.status == "untuned"
     assert "shared memory refused" in task.reason
-    assert EmptySpaceError  # what the search raises, caught per task
 
 
 def test_a_task_without_legal_candidates_ends_and_says_why(tmp_path: Path) -> None:

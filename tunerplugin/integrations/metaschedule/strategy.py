@@ -47,7 +47,7 @@ class BeamSearch(ms.search_strategy.PySearchStrategy):
         self._foreign: Any = None
         self._learns = True
         self._reserve: list[Proposal] = []
-        self._proposed: dict[int, Proposal] = {}
+        self._proposed: list[Proposal] = []
         self._left = 0
         self._batch = 0
 
@@ -99,9 +99,8 @@ class BeamSearch(ms.search_strategy.PySearchStrategy):
         if not proposals:
             return None
         self._left -= len(proposals)
-        candidates = [_candidate(p) for p in proposals]
-        self._proposed = dict(enumerate(proposals))
-        return candidates
+        self._proposed = proposals
+        return [_candidate(p) for p in proposals]
 
     def _choose(self, n: int) -> list[Proposal]:
         assert self._proposer is not None
@@ -120,8 +119,8 @@ class BeamSearch(ms.search_strategy.PySearchStrategy):
         if self._proposer is None:
             return
         tuner = self._proposer.tuner
-        for index, result in enumerate(results):
-            tuner.tell(self._proposed[index].values, outcome_of(result))
+        for proposal, result in zip(self._proposed, results, strict=True):
+            tuner.tell(proposal.values, outcome_of(result))
         if self._learns:
             tuner.learn()
 
