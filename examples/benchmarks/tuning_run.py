@@ -72,9 +72,8 @@ def run_ours(
 ) -> TuningRun:
     """``tunerplugin.tune``."""
     import tunerplugin
-    from tunerplugin.integrations.metaschedule.api import RECORDS_FILE
     from tunerplugin.predictor import Predictor  # noqa: F401  (loads torch before the clock runs)
-    from tunerplugin.records import SQLiteStore
+    from tunerplugin.records import STORE_NAME, SQLiteStore
 
     clocks: list[tuple[float, float]] = []
     started = time.monotonic()
@@ -90,7 +89,7 @@ def run_ours(
     total_s = time.monotonic() - started
     # records count from when the session began, which is after the spaces were generated
     before_session_s = clocks[0][0] - clocks[0][1]
-    with SQLiteStore(folder / RECORDS_FILE, read_only=True) as store:
+    with SQLiteStore(folder / STORE_NAME, read_only=True) as store:
         records = sorted(store.records(method=method), key=lambda record: record.trial)
     return TuningRun(
         [record.outcome.latency_s for record in records],

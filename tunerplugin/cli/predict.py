@@ -23,9 +23,7 @@ def add_parser(add: Callable[..., Parser]) -> Parser:
         description="Choose a schedule for every task of a model with the predictor alone; "
         "works for targets that this machine does not have.",
     )
-    verb.add_argument(
-        "model", metavar="MODEL", help=f"a file ending in {', '.join(models.LOADERS)}"
-    )
+    options.add_model(verb)
     verb.add_argument(
         "--out", type=Path, metavar="DIR", help="write a MetaSchedule JSON database into DIR"
     )

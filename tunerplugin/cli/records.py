@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..records import (
+    STORE_NAME,
     RecordStore,
     SQLiteStore,
     TaskKey,
@@ -22,7 +23,6 @@ from . import exits, options, render
 from .exits import StopGuard
 from .parser import Parser
 
-STORE_NAME = "records.sqlite"
 FORMATS = ("metaschedule", "t4", "jsonl")
 
 

@@ -31,9 +31,7 @@ def add_parser(add: Callable[..., Parser]) -> Parser:
         help="measure schedules for a model",
         description="Measure schedules for every task of a model; the same command resumes.",
     )
-    verb.add_argument(
-        "model", metavar="MODEL", help=f"a file ending in {', '.join(models.LOADERS)}"
-    )
+    options.add_model(verb)
     verb.add_argument(
         "--work-dir", type=Path, help="where records are kept (default: MODEL's name + .tuned)"
     )

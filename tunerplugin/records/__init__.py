@@ -8,10 +8,11 @@ from .check import CheckReport, check
 from .jsonl import ImportReport, export_jsonl, import_jsonl
 from .record import Record, Run, TaskKey, Workload
 from .sqlite import SQLiteStore
-from .store import MemoryStore, RecordStore
+from .store import STORE_NAME, MemoryStore, RecordStore
 from .tuningschema import T4Row, export_t4, import_t4
 
 __all__ = [
+    "STORE_NAME",
     "CheckReport",
     "ImportReport",
     "MemoryStore",

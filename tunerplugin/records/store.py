@@ -17,6 +17,9 @@ from .record import Record, Run, TaskKey, Workload
 #: the order in which a foreign record's differing field is looked for
 _FOREIGN_FIELDS = ("target", "device", "compiler", "space")
 
+#: the record file of a work directory
+STORE_NAME = "records.sqlite"
+
 
 def utc_now() -> str:
     """Wall-clock time for people, ISO 8601 to the second."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import EmptySpaceError, InputError
 from ...measure import Measurer, available_cores, device_name, host_target
-from ...records import SQLiteStore
+from ...records import STORE_NAME, SQLiteStore
 from ...search import LearningScorer, TunerOptions, UniformScorer
 from ..compat import compiler_version
 from .database import PREDICTED_S, TaskCoverage, TunedDatabase, commit
@@ -23,7 +23,6 @@ from .session import Progress, Session, SessionOptions, TaskState, reproduce, tu
 from .task import TuningTask
 from .winners import Winner, decide
 
-RECORDS_FILE = "records.sqlite"
 METHODS = ("ours", "random")
 
 
@@ -68,7 +67,7 @@ def tune(
     device = str(target.kind.name) if is_gpu(target) else "cpu"
     folder = _folder(work_dir)
     with (
-        SQLiteStore(folder / RECORDS_FILE) as store,
+        SQLiteStore(folder / STORE_NAME) as store,
         Measurer(jobs=jobs, device=device, seed=seed) as measurer,
     ):
         if store.count(method=method) < trials:
