@@ -35,20 +35,20 @@ from tunerplugin.search import Tuner, TunerOptions, replay
 from tunerplugin.sources.kernel_tuner import (
     Recording,
     References,
-    examples_of,
     find_gpu,
-    group_by_kernel,
     problem_of,
     read_cache,
     space_of_recordings,
+    train,
     transfer_scorer,
 )
+from tunerplugin.sources.kernel_tuner.training import EPOCHS, EXAMPLES
 from tunerplugin.space import Value
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "kernel_tuner_hub"
 SEEDS, QUICK_SEEDS = 3, 1
-EPOCHS, QUICK_EPOCHS = 10, 2
-EXAMPLES, QUICK_EXAMPLES = 400, 100
+QUICK_EPOCHS = 2
+QUICK_EXAMPLES = 100
 QUICK_SPACES = ("convolution_milo",)
 AT_TRIALS = (10, 25, 50, 100)
 PROPOSED = 10
@@ -160,19 +160,13 @@ class Trained:
         if case.device not in self._predictors:
             begin = time.monotonic()
             recordings = [other.recording for other in others_of(case, self._cases)]
-            examples = [
-                example
-                for group in group_by_kernel(recordings)
-                for example in examples_of(group, self._per_recording, self._seed)
-            ]
-            predictor = Predictor(seed=self._seed)
-            report = predictor.fit(examples, epochs=self._epochs)
+            trained = train(recordings, self._seed, self._epochs, self._per_recording)
             seconds = time.monotonic() - begin
             note(
-                f"without {case.device}: {len(examples)} examples, {report.steps} steps, "
-                f"value loss {report.value_loss:.3f}, {seconds:.0f} s"
+                f"without {case.device}: {trained.examples} examples, loss {trained.loss:.3f}, "
+                f"{seconds:.0f} s"
             )
-            self._predictors[case.device] = predictor, seconds
+            self._predictors[case.device] = trained.predictor, seconds
         return self._predictors[case.device]
 
 

@@ -14,10 +14,17 @@ from torch import Tensor, nn
 KeyValue = tuple[Tensor, Tensor]
 """Attention keys and values, each (B, H, S, D/H)."""
 
+ENCODERS = ("attention", "pooled")
+
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Sizes of the network; the defaults have about a third of a million parameters."""
+    """Sizes of the network; the defaults have about a third of a million parameters.
+
+    ``encoder`` is ``"attention"`` (words of the problem attend to each other, the decoder attends
+    to each) or ``"pooled"`` (a sum over the words, one vector for the decoder): ten times cheaper
+    and as good where every problem has the same words, as in a table of records.
+    """
 
     width: int = 64
     attention_heads: int = 4
@@ -29,9 +36,15 @@ class ModelConfig:
     pair_width: int = 128
     value_hidden: int = 64
     value_heads: int = 3
+    encoder: str = "attention"
+    pooled_hidden: int = 256
 
     def __post_init__(self) -> None:
+        if self.encoder not in ENCODERS:
+            raise ValueError(f"expected encoder to be one of {ENCODERS}, got {self.encoder!r}")
         for name, value in vars(self).items():
+            if name == "encoder":
+                continue
             if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= 1 << 16:
                 raise ValueError(f"expected {name} to be an integer in 1..65536, got {value!r}")
         if max(self.encoder_layers, self.decoder_layers) > 16:
@@ -43,6 +56,14 @@ class ModelConfig:
                 "expected width to be a multiple of attention_heads and at least 2 buckets, "
                 f"got {self.width}, {self.attention_heads} and {self.buckets}"
             )
+
+
+class Rows(nn.Embedding):  # type: ignore[misc, unused-ignore]
+    """An embedding without initial values: to draw them on the meta device, torch would import its
+    compiler for seconds."""
+
+    def reset_parameters(self) -> None:
+        """Leave the values to ``build_model``."""
 
 
 class Attention(nn.Module):  # type: ignore[misc, unused-ignore]
@@ -106,6 +127,26 @@ class EncoderLayer(nn.Module):  # type: ignore[misc, unused-ignore]
         x = x + self.attention(normed, self.attention.keys_values(normed), mask)
         out: Tensor = x + self.feed(x)
         return out
+
+
+class PooledEncoder(nn.Module):  # type: ignore[misc, unused-ignore]
+    """A problem as one vector: a sum over its words, each seen through a wide layer first."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.wide = nn.Linear(config.width, config.pooled_hidden)
+        self.norm = nn.LayerNorm(config.pooled_hidden)
+        self.inner = nn.Linear(config.pooled_hidden, config.pooled_hidden)
+        self.out = nn.Linear(config.pooled_hidden, config.width)
+
+    def forward(self, words: Tensor, index: Tensor, mask: Tensor) -> Tensor:
+        """Words (U, D), those of each problem (P, N) and where there is one -> (P, 1, D)."""
+        wide = F.gelu(self.wide(words))
+        pooled = F.embedding_bag(index, wide, mode="sum", per_sample_weights=mask.to(wide.dtype))
+        hidden = F.relu(self.norm(pooled))
+        hidden = hidden + F.relu(self.inner(hidden))
+        out: Tensor = self.out(hidden)
+        return out.unsqueeze(1)
 
 
 class DecoderLayer(nn.Module):  # type: ignore[misc, unused-ignore]

@@ -16,7 +16,7 @@ S tokens (T knobs and the end), E value heads, W width of the pair features.
 from __future__ import annotations
 
 import math
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -24,10 +24,25 @@ from torch import Tensor, nn
 
 from .batching import Batch, relative_speed
 from .encoding import HASHES, NUMBER_FEATURES
-from .layers import DecoderLayer, EncoderLayer, KeyValue, ModelConfig, ValueHeads
+from .layers import (
+    DecoderLayer,
+    EncoderLayer,
+    KeyValue,
+    ModelConfig,
+    PooledEncoder,
+    Rows,
+    ValueHeads,
+)
 
 PLACE_FEATURES = 5
 """What the pointer head is told of a value's place among the legal ones."""
+
+
+class Memory(NamedTuple):
+    """What the decoder knows of P problems: M vectors each (one per word, or one in all)."""
+
+    words: Tensor  # (P, M, D)
+    mask: Tensor  # (P, M) True where there is one
 
 
 class Seq2Seq(nn.Module):  # type: ignore[misc, unused-ignore]
@@ -41,16 +56,19 @@ class Seq2Seq(nn.Module):  # type: ignore[misc, unused-ignore]
         super().__init__()
         self.config = config
         width = config.width
-        self.buckets = nn.Embedding(config.buckets, width, padding_idx=0)
+        self.buckets = Rows(config.buckets, width, padding_idx=0)
         self.number = nn.Linear(NUMBER_FEATURES, width)
         self.word = nn.Sequential(
             nn.Linear(2 * width, config.hidden), nn.ReLU(), nn.Linear(config.hidden, width)
         )
         self.word_norm = nn.LayerNorm(width)
-        self.problem_position = nn.Embedding(config.positions, width)
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        if config.encoder == "pooled":
+            self.pool = PooledEncoder(config)
+        else:
+            self.problem_position = Rows(config.positions, width)
+            self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.memory_norm = nn.LayerNorm(width)
-        self.step_position = nn.Embedding(config.positions, width)
+        self.step_position = Rows(config.positions, width)
         self.begin = nn.Parameter(torch.empty(width))
         self.end = nn.Parameter(torch.empty(width))
         self.knob = nn.Linear(width, width)
@@ -81,19 +99,21 @@ class Seq2Seq(nn.Module):  # type: ignore[misc, unused-ignore]
         """Means of word embeddings: (U, D) -> (G, D); an empty bag is 0."""
         return F.embedding_bag(flat, words, offsets, mode="mean")
 
-    def encode(self, words: Tensor, mask: Tensor) -> Tensor:
-        """Problem words (P, N, D) -> memory (P, N, D)."""
-        places = torch.arange(words.shape[1]).clamp_max(self.config.positions - 1)
-        x = words + self.problem_position(places)
+    def encode(self, words: Tensor, index: Tensor, mask: Tensor) -> Memory:
+        """Words (U, D), those of each problem (P, N), and where there is one (P, N) -> memory."""
+        if self.config.encoder == "pooled":
+            pooled = self.memory_norm(self.pool(words, index, mask))
+            return Memory(pooled, torch.ones(len(index), 1, dtype=torch.bool))
+        places = torch.arange(index.shape[1]).clamp_max(self.config.positions - 1)
+        x = F.embedding(index, words) + self.problem_position(places)
         for layer in self.encoder:
             x = layer(x, mask[:, None, None, :])
-        out: Tensor = self.memory_norm(x)
-        return out
+        return Memory(self.memory_norm(x), mask)
 
-    def memory_keys_values(self, memory: Tensor) -> list[KeyValue]:
+    def memory_keys_values(self, memory: Memory) -> list[KeyValue]:
         """What the decoder layers attend to, once per problem."""
         layers = cast(list[DecoderLayer], self.decoder)
-        return [layer.cross.keys_values(memory) for layer in layers]
+        return [layer.cross.keys_values(memory.words) for layer in layers]
 
     def step_tokens(self, knobs: Tensor, previous: Tensor, start: int) -> Tensor:
         """Knob and previous value, both (B, S, D), at steps start, start + 1, .. -> (B, S, D)."""
@@ -137,12 +157,13 @@ class Seq2Seq(nn.Module):  # type: ignore[misc, unused-ignore]
         """Log-probabilities of the legal values (B, T, L) and features of the candidates (B, F)."""
         bags, values, memory = self._embed(batch)
         states = self._states(batch, bags, values, memory)
-        quality = quality_features(batch.quality, batch.ok)[:, None].expand(
-            -1, batch.knobs.shape[1], -1
-        )
-        queries = self.queries(states[:, :-1], F.embedding(batch.knobs, bags), quality)
-        log_probabilities = self.log_probabilities(queries, values, batch.legal, batch.legal_counts)
+        log_probabilities = self._decisions(batch, bags, values, states)
         return log_probabilities, self._features(batch, bags, values, states, memory)
+
+    def decisions(self, batch: Batch) -> Tensor:
+        """Only the log-probabilities of the legal values (B, T, L)."""
+        bags, values, memory = self._embed(batch)
+        return self._decisions(batch, bags, values, self._states(batch, bags, values, memory))
 
     def candidate_features(self, batch: Batch) -> Tensor:
         """Only what the value heads see (B, F)."""
@@ -150,14 +171,21 @@ class Seq2Seq(nn.Module):  # type: ignore[misc, unused-ignore]
         states = self._states(batch, bags, values, memory)
         return self._features(batch, bags, values, states, memory)
 
-    def _embed(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Bags (G, D), values (V, D) and problem memory (P, N, D)."""
+    def _decisions(self, batch: Batch, bags: Tensor, values: Tensor, states: Tensor) -> Tensor:
+        quality = quality_features(batch.quality, batch.ok)[:, None].expand(
+            -1, batch.knobs.shape[1], -1
+        )
+        queries = self.queries(states[:, :-1], F.embedding(batch.knobs, bags), quality)
+        return self.log_probabilities(queries, values, batch.legal, batch.legal_counts)
+
+    def _embed(self, batch: Batch) -> tuple[Tensor, Tensor, Memory]:
+        """Bags (G, D), values (V, D) and the memory of the problems."""
         words = self.embed_words(batch.word_hashes, batch.word_numbers)
         bags = self.embed_bags(words, batch.bag_words, batch.bag_offsets)
-        memory = self.encode(F.embedding(batch.problem_words, words), batch.problem_mask)
+        memory = self.encode(words, batch.problem_words, batch.problem_mask)
         return bags, F.embedding(batch.value_words, words), memory
 
-    def _states(self, batch: Batch, bags: Tensor, values: Tensor, memory: Tensor) -> Tensor:
+    def _states(self, batch: Batch, bags: Tensor, values: Tensor, memory: Memory) -> Tensor:
         """Decoder states (B, T + 1, D): state t has seen knob t and the values before it."""
         knobs, chosen = F.embedding(batch.knobs, bags), F.embedding(batch.values, values)
         size = len(batch.lengths)
@@ -172,11 +200,11 @@ class Seq2Seq(nn.Module):  # type: ignore[misc, unused-ignore]
             )
             for k, v in self.memory_keys_values(memory)
         ]
-        mask = batch.problem_mask[batch.problem][:, None, None, :]
+        mask = memory.mask[batch.problem][:, None, None, :]
         return self.decode(self.step_tokens(inputs, previous, 0), None, kv, mask)[0]
 
     def _features(
-        self, batch: Batch, bags: Tensor, values: Tensor, states: Tensor, memory: Tensor
+        self, batch: Batch, bags: Tensor, values: Tensor, states: Tensor, memory: Memory
     ) -> Tensor:
         """What the value heads see (B, W + 4 D): decisions, states, description, problem."""
         pairs = F.relu(
@@ -188,8 +216,8 @@ class Seq2Seq(nn.Module):  # type: ignore[misc, unused-ignore]
         within = (torch.arange(states.shape[1]) <= batch.lengths[:, None]).float().unsqueeze(-1)
         mean_state = (states * within).sum(1) / within.sum(1)
         last_state = states[torch.arange(len(states)), batch.lengths]
-        here = batch.problem_mask.float().unsqueeze(-1)
-        problem = (memory * here).sum(1) / here.sum(1).clamp_min(1.0)
+        here = memory.mask.float().unsqueeze(-1)
+        problem = (memory.words * here).sum(1) / here.sum(1).clamp_min(1.0)
         parts = [decisions, mean_state, last_state, F.embedding(batch.describe, bags)]
         return torch.cat([*parts, F.embedding(batch.problem, problem)], dim=-1)
 

@@ -20,8 +20,8 @@ from .encoding import WordTable
 from .inference import Embeddings, encode_candidates
 from .layers import KeyValue, ModelConfig
 from .model import Seq2Seq, build_model, quality_features
-from .training import OnlineTrainer, TrainingConfig, TrainingReport, fit, one_thread
-from .weights import WeightsInfo, load_weights, save_weights
+from .training import OnlineTrainer, OnStep, TrainingConfig, TrainingReport, fit, one_thread
+from .weights import Table, WeightsInfo, load_weights, save_weights
 
 FloatArray = NDArray[np.float64]
 
@@ -77,7 +77,8 @@ class Predictor:
     Implements ``tunerplugin.search.scorer.Scorer``.  Untrained, it is uniform over the legal
     values and ranks all candidates alike.  If its weights diverge it says so once and
     behaves as untrained.  Deterministic on a CPU: seed and calls fix every number.  States do not
-    survive ``update`` and ``fit``.
+    survive ``update`` and ``fit``.  ``tables`` are saved and loaded with it, and mean something to
+    the source that put them there only.
     """
 
     def __init__(
@@ -96,14 +97,10 @@ class Predictor:
         self.seed = seed
         self.training = training
         self.info = WeightsInfo()
+        self.tables: dict[str, Table] = {}
         self._trainer = OnlineTrainer(model, seed, training)
         self._embeddings = Embeddings(model)
         self._warned = False
-
-    @property
-    def parameter_count(self) -> int:
-        """Number of trained numbers."""
-        return sum(parameter.numel() for parameter in self.model.parameters())
 
     def start(self, problem: Problem) -> _State:
         """The state of one empty hypothesis; see ``Scorer``."""
@@ -112,11 +109,11 @@ class Predictor:
                 self._embeddings = Embeddings(self.model)
             embeddings = self._embeddings
             rows = embeddings.table.problem_rows(problem)
-            words = embeddings.words(rows).unsqueeze(0)
-            mask = torch.ones(1, len(rows), dtype=torch.bool)
-            memory = self.model.memory_keys_values(self.model.encode(words, mask))
+            index = torch.arange(len(rows)).unsqueeze(0)
+            memory = self.model.encode(embeddings.words(rows), index, torch.ones_like(index).bool())
             begin = self.model.begin.detach().unsqueeze(0)
-            return _State(embeddings, memory, mask[:, None, None, :], None, begin, 0)
+            kv, mask = self.model.memory_keys_values(memory), memory.mask[:, None, None, :]
+            return _State(embeddings, kv, mask, None, begin, 0)
 
     def score(
         self,
@@ -194,36 +191,46 @@ class Predictor:
         self._embeddings = Embeddings(self.model)
         return report
 
-    def fit(self, examples: Iterable[Example], *, epochs: int = 20) -> TrainingReport:
+    def fit(
+        self, examples: Iterable[Example], *, epochs: int = 20, on_step: OnStep | None = None
+    ) -> TrainingReport:
         """Train on records; they are not replayed by later updates.
 
-        Raises ``ValueError`` when there are no examples.
+        ``on_step(done, total)`` is called before every optimiser step.  Raises ``ValueError`` when
+        there are no examples.
         """
         self._embeddings.stale = True
-        report = fit(self.model, examples, epochs=epochs, seed=self.seed, config=self.training)
+        report = fit(
+            self.model,
+            examples,
+            epochs=epochs,
+            seed=self.seed,
+            config=self.training,
+            on_step=on_step,
+        )
         self._setup(self.model, self.seed, self.training)
         return report
 
     def save(self, path: str | Path, info: WeightsInfo | None = None) -> None:
         """Write the weights (safetensors); see ``save_weights``."""
-        save_weights(self.model, path, info or self.info)
+        save_weights(self.model, path, info or self.info, self.tables)
 
     @classmethod
     def load(
         cls, path: str | Path, seed: int = 0, training: TrainingConfig | None = None
     ) -> Predictor:
         """A predictor with saved weights; raises ``WeightsError`` when they do not fit."""
-        model, info = load_weights(path)
+        model, info, tables = load_weights(path)
         predictor = cls.__new__(cls)
         predictor._setup(model, seed, training or TrainingConfig())
-        predictor.info = info
+        predictor.info, predictor.tables = info, tables
         return predictor
 
     def clone(self) -> Predictor:
         """An independent predictor in the same state, its replay included."""
         twin = type(self).__new__(type(self))
         twin._setup(copy.deepcopy(self.model), self.seed, self.training)
-        twin.info = self.info
+        twin.info, twin.tables = self.info, self.tables
         twin._trainer = self._trainer.clone(twin.model)
         return twin
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -19,11 +19,16 @@ from .batching import Batch, Corpus, Example, collate, relative_speed
 from .losses import decision_loss, value_loss
 from .model import Seq2Seq
 
+OnStep = Callable[[int, int], None]
+"""Called with the number of optimiser steps done and to be done."""
+
 
 @dataclass(frozen=True)
 class TrainingConfig:
     """Optimiser settings.
 
+    A ``value_weight`` of 0 leaves the value heads as they are: for records that name the best
+    candidate of each problem and no other, so that there is nothing to compare.
     ``update_tokens`` bounds the work of one online update.  ``fine_tune`` multiplies the learning
     rates of online updates to a model that came trained, less still while there are few
     measurements: they must not undo what many other problems taught, and yet a start that misleads
@@ -106,7 +111,15 @@ class OnlineTrainer:
         self.corpus = Corpus(model.config.buckets)
         self._generator = torch.Generator().manual_seed(seed)
         self._statistics = FeatureStatistics(model)
-        self._optimizer = _optimizer(model.parameters(), self.config.learning_rate, self.config)
+        self._made: torch.optim.AdamW | None = None
+
+    @property
+    def _optimizer(self) -> torch.optim.AdamW:
+        """Made when it is first used: torch imports its compiler for it, seconds that whoever only
+        predicts need not wait."""
+        if self._made is None:
+            self._made = _optimizer(self.model.parameters(), self.config.learning_rate, self.config)
+        return self._made
 
     def update(self, examples: Iterable[Example]) -> TrainingReport:
         """Learn from new examples and replay old ones; under a second of one core or so.
@@ -123,7 +136,9 @@ class OnlineTrainer:
             self._train_heads(factor)
         return report
 
-    def fit(self, examples: Iterable[Example], epochs: int) -> TrainingReport:
+    def fit(
+        self, examples: Iterable[Example], epochs: int, on_step: OnStep | None = None
+    ) -> TrainingReport:
         """Train for some epochs over everything given so far, with warm-up and cosine decay."""
         self.corpus.add(examples)
         if not len(self.corpus):
@@ -136,8 +151,9 @@ class OnlineTrainer:
             for i in range(total)
         ]
         with one_thread():
-            report = self._train(batches, rates)
-            self._train_heads()
+            report = self._train(batches, rates, on_step)
+            if self.config.value_weight:
+                self._train_heads()
         return report
 
     def clone(self, model: Seq2Seq) -> OnlineTrainer:
@@ -146,7 +162,8 @@ class OnlineTrainer:
         twin.corpus = copy.deepcopy(self.corpus)
         twin._generator.set_state(self._generator.get_state())
         twin._statistics = copy.deepcopy(self._statistics)
-        twin._optimizer.load_state_dict(copy.deepcopy(self._optimizer.state_dict()))
+        if self._made is not None:
+            twin._optimizer.load_state_dict(copy.deepcopy(self._made.state_dict()))
         return twin
 
     def _caution(self) -> float:
@@ -162,8 +179,14 @@ class OnlineTrainer:
         return order
 
     def _epoch_batches(self) -> list[list[int]]:
+        """Batches of candidates of one length where there are enough: padding costs time."""
         order, size = self._permutation(len(self.corpus)), self.config.batch_size
-        return [order[i : i + size] for i in range(0, len(order), size)]
+        lengths = [len(item.knobs) for item in self.corpus.items]
+        if len(set(lengths)) == 1:
+            return [order[i : i + size] for i in range(0, len(order), size)]
+        order.sort(key=lambda i: lengths[i])
+        batches = [order[i : i + size] for i in range(0, len(order), size)]
+        return [batches[i] for i in self._permutation(len(batches))]
 
     def _update_batches(self, fresh: Sequence[int]) -> list[list[int]]:
         """New examples first, each batch filled up from the replay, within the token budget."""
@@ -187,10 +210,17 @@ class OnlineTrainer:
         corpus = self.corpus
         return collate(corpus.table, corpus.problems, [corpus.items[i] for i in indices])
 
-    def _train(self, batches: Sequence[Sequence[int]], rates: Sequence[float]) -> TrainingReport:
+    def _train(
+        self,
+        batches: Sequence[Sequence[int]],
+        rates: Sequence[float],
+        on_step: OnStep | None = None,
+    ) -> TrainingReport:
         """One optimiser step per batch; a step whose gradient is not finite is skipped."""
         decisions, values, skipped = [], [], 0
-        for indices, rate in zip(batches, rates, strict=True):
+        for done, (indices, rate) in enumerate(zip(batches, rates, strict=True)):
+            if on_step is not None:
+                on_step(done, len(batches))
             batch = self._batch(indices)
             for group in self._optimizer.param_groups:
                 group["lr"] = rate
@@ -210,6 +240,9 @@ class OnlineTrainer:
         )
 
     def _losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        if not self.config.value_weight:
+            only = decision_loss(self.model.decisions(batch), batch, self.config.base_weight)
+            return only, torch.zeros(())
         log_probabilities, features = self.model(batch)
         mean, scale = self._statistics.mix(features)
         predicted = self.model.value_heads(((features - mean) / scale).clamp(-6.0, 6.0))
@@ -257,9 +290,10 @@ def fit(
     epochs: int = 20,
     seed: int = 0,
     config: TrainingConfig | None = None,
+    on_step: OnStep | None = None,
 ) -> TrainingReport:
     """Train ``model`` in place on recorded examples; raises ``ValueError`` when there are none."""
-    return OnlineTrainer(model, seed, config).fit(examples, epochs)
+    return OnlineTrainer(model, seed, config).fit(examples, epochs, on_step)
 
 
 def _optimizer(

@@ -10,10 +10,13 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -25,6 +28,13 @@ from .model import Seq2Seq, build_model
 
 FORMAT = "tunerplugin-predictor"
 FORMAT_VERSION = 1
+
+#: before the names of tables, which are no weights: what a source remembers beside the model
+_TABLE = "table."
+_TABLE_DTYPES = (torch.int16, torch.int32)
+
+Table = NDArray[np.int16] | NDArray[np.int32]
+"""Numbers that a source keeps beside the weights."""
 
 _MAX_HEADER_BYTES = 1 << 20
 _MAX_FILE_BYTES = 64 << 20
@@ -38,8 +48,13 @@ class WeightsInfo:
     licence: str = "Apache-2.0"
 
 
-def save_weights(model: Seq2Seq, path: str | Path, info: WeightsInfo | None = None) -> None:
-    """Write the weights; the file appears whole or not at all.
+def save_weights(
+    model: Seq2Seq,
+    path: str | Path,
+    info: WeightsInfo | None = None,
+    tables: Mapping[str, Table] | None = None,
+) -> None:
+    """Write the weights, and tables of integers beside them; the file appears whole or not at all.
 
     Raises ``WeightsError`` when a weight is not finite, ``OSError`` when it cannot write.
     """
@@ -49,6 +64,8 @@ def save_weights(model: Seq2Seq, path: str | Path, info: WeightsInfo | None = No
         raise WeightsError(
             f"expected finite weights to save, got NaN or infinity in {damaged[0]}; train again"
         )
+    for name, table in (tables or {}).items():
+        tensors[f"{_TABLE}{name}"] = torch.from_numpy(table).contiguous()
     metadata = {
         "format": FORMAT,
         "format_version": str(FORMAT_VERSION),
@@ -60,8 +77,11 @@ def save_weights(model: Seq2Seq, path: str | Path, info: WeightsInfo | None = No
     _write_atomically(Path(path), save(tensors, metadata))
 
 
-def load_weights(path: str | Path) -> tuple[Seq2Seq, WeightsInfo]:
-    """Read and check weights; raises ``WeightsError`` for whatever does not fit this version."""
+def load_weights(path: str | Path) -> tuple[Seq2Seq, WeightsInfo, dict[str, Table]]:
+    """Read and check weights, and the tables beside them.
+
+    Raises ``WeightsError`` for whatever does not fit this version.
+    """
     source = Path(path)
     _check_size(source)
     try:
@@ -69,14 +89,17 @@ def load_weights(path: str | Path) -> tuple[Seq2Seq, WeightsInfo]:
             metadata = dict(file.metadata() or {})
             model = build_model(_check_metadata(source, metadata), None)
             names = list(file.keys())
-            _check_shapes(source, model, {n: tuple(file.get_slice(n).get_shape()) for n in names})
+            weights = [name for name in names if not name.startswith(_TABLE)]
+            _check_shapes(source, model, {n: tuple(file.get_slice(n).get_shape()) for n in weights})
             tensors = {name: file.get_tensor(name) for name in names}
     except SafetensorError as error:
         raise _refusal(source, "a whole safetensors file", f"a damaged one ({error})") from error
     _check_tensors(source, tensors, metadata["sha256"])
-    model.load_state_dict(tensors, assign=True)
+    model.load_state_dict({name: tensors[name] for name in weights}, assign=True)
     model.requires_grad_(True)
-    return model, WeightsInfo(metadata["training_data"], metadata["licence"])
+    named = [name for name in names if name.startswith(_TABLE)]
+    tables = {name.removeprefix(_TABLE): tensors[name].numpy() for name in named}
+    return model, WeightsInfo(metadata["training_data"], metadata["licence"]), tables
 
 
 def tensors_sha256(tensors: dict[str, Tensor]) -> str:
@@ -156,8 +179,10 @@ def _check_shapes(path: Path, model: Seq2Seq, shapes: dict[str, tuple[int, ...]]
 
 def _check_tensors(path: Path, tensors: dict[str, Tensor], sha256: str) -> None:
     for name, tensor in tensors.items():
-        if tensor.dtype != torch.float32:
-            raise _refusal(path, f"float32 in {name}", tensor.dtype)
+        wanted = _TABLE_DTYPES if name.startswith(_TABLE) else (torch.float32,)
+        if tensor.dtype not in wanted:
+            expected = " or ".join(str(dtype).removeprefix("torch.") for dtype in wanted)
+            raise _refusal(path, f"{expected} in {name}", tensor.dtype)
     found = tensors_sha256(tensors)
     if found != sha256:
         raise _refusal(path, f"tensors with sha256 {sha256[:12]}", f"{found[:12]} (damaged)")

@@ -6,7 +6,7 @@ translates what OpenCL says of a device into parameters.
 
     records = read_clblast("clblast_best_params.json")
     spaces = spaces_of(records)
-    predictor.fit(examples(records, spaces))
+    predictor = train(records).predictor
     device = ClblastDevice("NVIDIA", "GPU", "SM8.9", "NVIDIA GeForce RTX 4070")
     predict(predictor, spaces["Xgemm"], problem_of("Xgemm", "Single", device), top=5)
 
@@ -25,11 +25,17 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, RecordError
-from ..predictor import Example
+from ..predictor import Example, ModelConfig, OnStep, Predictor, TrainingConfig
 from ..search import BeamSearch, Explored, Scorer
 from ..space import ListSpace, Problem, Value, Word
 from .kernel_tuner import Recorded, parameter_words
 from .kernel_tuner.files import parse_json, read_text
+from .trained import Trained
+
+MODEL = ModelConfig(encoder="pooled")
+TRAINING = TrainingConfig(batch_size=128, value_weight=0.0)
+"""The records hold the best parameters only: there is nothing to compare."""
+EPOCHS = 10
 
 #: CLBlast's entry for devices that it has no own record of
 DEFAULT = "(default)"
@@ -172,6 +178,24 @@ def examples(
         for record in records
         if record.device.name != DEFAULT
     ]
+
+
+def train(
+    records: Sequence[BestParameters],
+    seed: int = 0,
+    epochs: int = EPOCHS,
+    on_step: OnStep | None = None,
+) -> Trained:
+    """A predictor trained on all devices' best parameters.
+
+    Raises ``RecordError`` when no record is of a device, or as ``spaces_of`` does.
+    """
+    found = examples(records, spaces_of(records))
+    if not found:
+        raise RecordError("expected records of devices, got defaults only: give CLBlast's own file")
+    predictor = Predictor(seed, MODEL, TRAINING)
+    report = predictor.fit(found, epochs=epochs, on_step=on_step)
+    return Trained(predictor, len(found), len(records) - len(found), report.decision_loss)
 
 
 def predict(

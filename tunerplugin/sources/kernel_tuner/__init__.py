@@ -19,7 +19,7 @@ from .space import (
     space_of_recordings,
 )
 from .t1 import SpaceFile, read_space_file
-from .training import examples_of, group_by_kernel
+from .training import examples_of, group_by_kernel, train
 from .transfer import EnumeratedScorer, transfer_scorer
 
 __all__ = [
@@ -45,5 +45,6 @@ __all__ = [
     "read_space_file",
     "space_of_file",
     "space_of_recordings",
+    "train",
     "transfer_scorer",
 ]

@@ -6,12 +6,39 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...predictor import Example
+from ...errors import RecordError
+from ...predictor import Example, OnStep, Predictor
+from ..trained import Trained
 from .cache import Recording
 from .space import References, problem_of, space_of_recordings
 
 #: of the configurations taken from one recording, the share that comes from its fastest tenth
 _FAST_SHARE = 0.5
+
+EPOCHS = 10
+EXAMPLES = 400
+"""Configurations taken from each recording."""
+
+
+def train(
+    recordings: Sequence[Recording],
+    seed: int = 0,
+    epochs: int = EPOCHS,
+    per_recording: int = EXAMPLES,
+    on_step: OnStep | None = None,
+) -> Trained:
+    """A predictor for ``transfer_scorer``, trained on every recording of every kernel.
+
+    Raises ``RecordError`` when there is none.
+    """
+    groups = group_by_kernel(recordings)
+    examples = [e for group in groups for e in examples_of(group, per_recording, seed)]
+    if not examples:
+        raise RecordError("expected recordings to learn from, got none: give cache files")
+    predictor = Predictor(seed)
+    report = predictor.fit(examples, epochs=epochs, on_step=on_step)
+    recorded = sum(len(recording.outcomes) for recording in recordings)
+    return Trained(predictor, len(examples), recorded - len(examples), report.decision_loss)
 
 
 def group_by_kernel(recordings: Sequence[Recording]) -> list[list[Recording]]:

@@ -7,15 +7,17 @@ for record in read_records(Path("gfx900_64.cd.pdb.txt.xz")):
 
 from .coverage import Coverage, coverage
 from .devices import Device, describe, parse_device
+from .learning import Chooser, train
 from .problem import Conv3dError, ConvProblem, format_key, parse_key
 from .records import PerfRecord, read_records
 from .rules import Rule, RuledSpace
 from .solver import Solver
-from .solvers import SOLVERS, solver_of, space_of, training_steps
+from .solvers import SOLVERS, solver_of, solvers_for, space_of, training_steps
 from .writer import Entry, write_user_db
 
 __all__ = [
     "SOLVERS",
+    "Chooser",
     "Conv3dError",
     "ConvProblem",
     "Coverage",
@@ -32,7 +34,9 @@ __all__ = [
     "parse_key",
     "read_records",
     "solver_of",
+    "solvers_for",
     "space_of",
+    "train",
     "training_steps",
     "write_user_db",
 ]

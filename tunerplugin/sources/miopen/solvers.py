@@ -44,6 +44,11 @@ def solver_of(name: str) -> Solver:
     return solver
 
 
+def solvers_for(problem: ConvProblem) -> list[str]:
+    """The solvers that can compute a problem at all."""
+    return [name for name, solver in SOLVERS.items() if not solver.unsuitable(problem)]
+
+
 def space_of(solver: str, problem: ConvProblem, full: bool = False, device: str = "") -> RuledSpace:
     """The legal tuples of a solver for a problem.
 

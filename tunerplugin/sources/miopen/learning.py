@@ -1,0 +1,132 @@
+"""Learning MIOpen's performance databases, and choosing a solver's tuple without measuring.
+
+    chooser = Chooser(train(read_records(Path("gfx906_60.cd.pdb.txt")), seed=0).predictor)
+    problem = parse_key("256-56-56-1x1-256-56-56-48-0x0-1x1-1x1-0-NCHW-FP32-F")
+    best_first = chooser.choose(problem, "ConvAsm1x1U", "gfx906_60", top=5)
+
+After Mahmood et al., arXiv 2404.10162: a convolution's description is translated into the solver's
+parameters.  One predictor serves all solvers, data types and devices; beside it the records of the
+nearest known convolutions are heard (``memory``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from ...errors import InputError, RecordError, SpaceError
+from ...predictor import Example, ModelConfig, OnStep, Predictor, TrainingConfig
+from ...search import BeamSearch, Candidate, Explored, Scorer
+from ..trained import Trained
+from .devices import describe
+from .memory import Memory, MemoryScorer, remember
+from .problem import ConvProblem
+from .records import PerfRecord
+from .rules import RuledSpace
+from .solvers import SOLVERS, space_of, training_steps
+
+MODEL = ModelConfig(encoder="pooled")
+"""Every problem has the same words here, so that a pooled encoder does (see ``ModelConfig``)."""
+
+TRAINING = TrainingConfig(batch_size=256, value_weight=0.0)
+"""Databases hold the best tuple of each problem only: there is nothing to compare."""
+
+EPOCHS = 10
+BEAM = 10
+CONSENSUS = 4.0
+"""What agreement with all of the beam is worth, against a tuple's own log-probability."""
+
+
+def usable(
+    records: Iterable[PerfRecord], skipped: Counter[str] | None = None
+) -> Iterator[tuple[PerfRecord, Example]]:
+    """Each record as a perfect answer, with what MIOpen accepts at every field as the choice.
+
+    Records of other solvers and tuples that today's rules refuse are left out; ``skipped`` counts
+    them by solver.
+    """
+    for record in sorted(records, key=lambda record: (record.solver, str(record.problem))):
+        if record.solver in SOLVERS:
+            try:
+                steps = training_steps(
+                    record.problem, record.solver, record.values, True, record.device
+                )
+            except (InputError, SpaceError):
+                steps = None
+            if steps is not None:
+                yield record, Example(describe(record.problem, record.device), steps, (), 1.0)
+                continue
+        if skipped is not None:
+            skipped[record.solver] += 1
+
+
+def train(
+    records: Iterable[PerfRecord],
+    seed: int = 0,
+    epochs: int = EPOCHS,
+    on_step: OnStep | None = None,
+) -> Trained:
+    """A predictor trained on databases, which remembers them too.
+
+    Raises ``RecordError`` when no record can be used.
+    """
+    skipped: Counter[str] = Counter()
+    pairs = list(usable(records, skipped))
+    if not pairs:
+        raise RecordError(
+            f"expected records of {', '.join(SOLVERS)}, got none that today's rules accept: give "
+            "databases of these"
+        )
+    predictor = Predictor(seed, MODEL, TRAINING)
+    report = predictor.fit((example for _, example in pairs), epochs=epochs, on_step=on_step)
+    predictor.tables = remember((record for record, _ in pairs), seed)
+    return Trained(predictor, len(pairs), skipped.total(), report.decision_loss)
+
+
+class Chooser:
+    """Chooses tuples with a predictor that ``train`` made (or one loaded from a file)."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        self._predictor = predictor
+        self._memory = Memory(predictor.tables)
+
+    def choose(
+        self,
+        problem: ConvProblem,
+        solver: str,
+        device: str,
+        top: int = 1,
+        beam: int = BEAM,
+        space: RuledSpace | None = None,
+    ) -> list[Candidate]:
+        """The solver's likeliest tuples on a device, best first; fewer where fewer are legal.
+
+        Best is as ``by_consensus`` has it.  ``beam`` is the width of the search, at least ``top``;
+        ``space`` stands in for all that MIOpen accepts.  Raises ``InputError`` for a solver or
+        device that is not known, or a problem the solver cannot compute, and ``EmptySpaceError``
+        when no tuple is legal.
+        """
+        space = space or space_of(solver, problem, full=True, device=device)
+        scorer: Scorer = self._predictor
+        neighbours = self._memory.nearest(problem, solver, device)
+        if neighbours is not None:
+            scorer = MemoryScorer(self._predictor, neighbours)
+        search = BeamSearch(describe(problem, device), space, scorer, Explored(space))
+        found = search.search(max(top, beam), np.random.default_rng(0), temperature=0.0)
+        return by_consensus(found)[:top]
+
+
+def by_consensus(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Candidates of equal length, first those that are likely and agree with what else is likely.
+
+    Agreement is the expected share of equal values under the candidates' own probabilities
+    (minimum Bayes risk, Kumar and Byrne, HLT-NAACL 2004).
+    """
+    values = np.array([candidate.values for candidate in candidates])
+    logs = np.array([candidate.log_probability for candidate in candidates])
+    weights = np.exp(logs - logs.max())
+    agreement = (values[:, None] == values).mean(axis=2) @ (weights / weights.sum())
+    order = np.argsort(-(logs + CONSENSUS * agreement), kind="stable")
+    return [candidates[place] for place in order]
