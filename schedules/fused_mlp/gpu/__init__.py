@@ -1,0 +1,1 @@
+"""Fused MLP kernels for Intel and AMD GPUs."""
