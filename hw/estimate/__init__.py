@@ -1,0 +1,1 @@
+"""Cycles, bytes, energy and area of operators and designs."""
