@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ try:
 except PackageNotFoundError:  # a checkout that was never installed
     __version__ = "0+checkout"
 
+# A checkout that is used as it lies has schedules/ and hw/ beside the package, not in it.
+_PARENT = Path(__file__).resolve().parents[1]
+if (_PARENT / "setup.cfg").is_file() and (_PARENT / "schedules").is_dir():
+    __path__.append(str(_PARENT))
+
 _HOME = {
     "BeamSearch": ".integrations.metaschedule",
     "Seq2SeqModel": ".integrations.metaschedule",
@@ -38,6 +44,7 @@ _HOME = {
 
 _SUBPACKAGES = frozenset(
     (
+        "autotvm",
         "hw",
         "integrations",
         "measure",

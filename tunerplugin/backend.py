@@ -1,10 +1,11 @@
 """What happens at ``import tvm``: the ``tvm.backends`` entry point.
 
 TVM calls every entry of that group while it is being imported (``TVM_DEVICE_BACKEND_AUTOLOAD=0``
-turns it off), also in processes that never tune.  So nothing is registered and nothing is loaded
-here; the names for MetaSchedule come with ``tunerplugin.register()``.  The one thing done is the
-one that is of no use later: an apache-tvm-ffi with which TVM 0.27 dies without a word when it
-writes its first tuning record is named before that happens.
+turns it off), also in processes that never tune.  So no part of the tuner is loaded here; the
+names for MetaSchedule come with ``tunerplugin.register()``.  Done is only what is of no use later:
+the chips become target tags (``Target("tunerplugin/tpu-v2")``), which takes some 15 ms, and an
+apache-tvm-ffi with which TVM 0.27 dies without a word when it writes its first tuning record is
+named before that happens.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ FFI_BROKEN_FROM = (0, 1, 15)
 
 
 def register_backend() -> None:
-    """Warn about an installed apache-tvm-ffi that crashes TVM 0.27's tuning."""
+    """Register the chips as targets; warn about an apache-tvm-ffi that crashes TVM 0.27."""
+    from .hw.target import register_all
+
+    register_all()
+    _check_ffi()
+
+
+def _check_ffi() -> None:
     try:
         tvm_version = metadata.version("apache-tvm")
         ffi_version = metadata.version("apache-tvm-ffi")
@@ -31,7 +39,7 @@ def register_backend() -> None:
         f"{tvm_version} crashes when it writes a tuning record; "
         "run: pip install 'apache-tvm-ffi<0.1.15'",
         RuntimeWarning,
-        stacklevel=2,
+        stacklevel=3,
     )
 
 

@@ -37,3 +37,15 @@ class WeightsError(TunerError):
 
 class MeasureError(TunerError):
     """Measurement as such is impossible (not: one candidate failed)."""
+
+
+class ScheduleError(TunerError):
+    """A schedule template cannot build what was asked of it."""
+
+
+class GraphError(TunerError):
+    """An operator graph cannot be made, or is none: cyclic, empty, without shapes."""
+
+
+class BudgetError(TunerError):
+    """No design fits the area or power that was given."""

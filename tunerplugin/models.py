@@ -14,11 +14,11 @@ import os
 import sys
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from . import environment
 from .errors import InputError
 
 # Names under which torch keeps objects that only pickle can bring back (torch 2.4 to 2.13).
@@ -61,9 +61,11 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     """Read ``.onnx``, torch-exported ``.pt2``, a Relax script ``.py`` or TVM's ``.json``.
 
     Raises ``InputError`` when the file is missing, damaged, of another kind, or holds an operator
-    that TVM cannot import.
+    that TVM cannot import; with a TVM that has Relay, for all but ``.json``.
     """
     file = check_model_path(path)
+    if file.suffix != ".json":
+        require_relax(f"to load {str(path)!r}")
     loader, kind = LOADERS[file.suffix]
     try:
         return loader(file)
@@ -76,6 +78,18 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             f"expected {kind}, got {str(path)!r}, which cannot be used "
             f"({_first_line(error)}); export it again, or run with --debug for the whole error"
         ) from error
+
+
+def require_relax(purpose: str) -> None:
+    """Raise ``InputError`` where the TVM is of the Relay era, whose Relax imports no models."""
+    from .integrations.compat import RELAY, compiler_version
+
+    if RELAY:
+        raise InputError(
+            f"expected a TVM without Relay {purpose}, got {compiler_version()} with Relay; import "
+            "the model with tvm.relay.frontend and give the module to tunerplugin.tune, or to the "
+            "command line as the .json of tvm.ir.save_json"
+        )
 
 
 def _first_line(error: BaseException) -> str:
@@ -113,7 +127,8 @@ def _load_torch(file: Path) -> Model:
             f"expected an archive of tensors only, got {str(file)!r} with the pickled object "
             f"{pickled[0]!r}, which could run code; export the model without custom objects"
         )
-    with _weights_only():
+    # holds every torch.load to tensors, also those that ask for more
+    with environment.variable("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1"):
         exported = torch.export.load(str(file))
     return from_torch(exported)
 
@@ -129,21 +144,6 @@ def from_torch(exported: Any) -> Model:
             exported, keep_params_as_input=True, unwrap_unit_return_tuple=True
         )
     return _detach(mod)
-
-
-@contextmanager
-def _weights_only() -> Iterator[None]:
-    """Hold every ``torch.load`` to tensors, also those that ask for more."""
-    name = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
-    before = os.environ.get(name)
-    os.environ[name] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
 
 
 def _detach(mod: Any) -> Model:
@@ -176,8 +176,7 @@ def _load_script(file: Path) -> Model:
         spec.loader.exec_module(script)
     finally:
         del sys.modules[name]
-    functions = (tvm.tirx.PrimFunc, tvm.relax.Function)
-    for kinds in ((tvm.IRModule,), functions):
+    for kinds in ((tvm.IRModule,), _function_kinds()):
         found = {id(v): (k, v) for k, v in vars(script).items() if isinstance(v, kinds)}
         if len(found) > 1:
             names = ", ".join(sorted(k for k, _ in found.values()))
@@ -199,12 +198,18 @@ def _load_json(file: Path) -> Model:
     return Model(_as_module(tvm.ir.load_json(file.read_text(encoding="utf-8"))), {})
 
 
+def _function_kinds() -> tuple[Any, ...]:
+    from .integrations.compat import graph_function, tirx
+
+    return tirx.PrimFunc, graph_function()
+
+
 def _as_module(value: Any) -> Any:
     import tvm
 
     if isinstance(value, tvm.IRModule):
         return value
-    if isinstance(value, (tvm.tirx.PrimFunc, tvm.relax.Function)):
+    if isinstance(value, _function_kinds()):
         return tvm.IRModule({"main": value})
     raise ValueError(f"holds a {type(value).__name__}, not a module")
 

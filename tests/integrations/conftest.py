@@ -11,7 +11,7 @@ import pytest
 import tvm
 
 from tests.integrations import workloads
-from tunerplugin.integrations.compat import normalize_mod
+from tunerplugin.integrations.compat import ms, normalize_mod
 from tunerplugin.integrations.metaschedule.limits import complete_target
 from tunerplugin.integrations.metaschedule.task import TuningTask
 
@@ -55,4 +55,4 @@ def task() -> Callable[[str, str], TuningTask]:
 def tvm_logger_as_new() -> None:
     """TVM's logger set-up, called a second time, trips over the handler without a name that pytest
     gives to loggers that do not propagate."""
-    logging.getLogger("tvm.s_tir.meta_schedule").propagate = True
+    logging.getLogger(ms.__name__).propagate = True

@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tunerplugin.integrations.compat import derived_object, ms
+from tunerplugin.integrations.compat import (
+    compile_module,
+    derived_object,
+    ms,
+    tensor,
+    without_layout_rewrite,
+)
 
 _built: dict[str, Any] = {}
 
@@ -34,7 +40,7 @@ class InProcessBuilder(ms.builder.PyBuilder):
             home = self._folder / f"artifact{len(_built)}"
             home.mkdir()
             path = str(home / "module")
-            _built[path] = tvm.compile(item.mod, target=item.target)
+            _built[path] = compile_module(without_layout_rewrite(item.mod), item.target)
             results.append(ms.builder.BuilderResult(path, None))
         return results
 
@@ -70,8 +76,8 @@ class InProcessRunner(ms.runner.PyRunner):
             return _Done(ms.runner.RunnerResult(None, "this run is made to fail"))
         generator = np.random.default_rng(0)
         arguments = [
-            tvm.runtime.tensor(generator.random(tuple(int(s) for s in a.shape), dtype="float32"))
+            tensor(generator.random(tuple(int(s) for s in a.shape), dtype="float32"))
             for a in item.args_info
         ]
-        timer = _built[str(item.artifact_path)].mod.time_evaluator("main", tvm.cpu(), number=3)
+        timer = _built[str(item.artifact_path)].time_evaluator("main", tvm.cpu(), number=3)
         return _Done(ms.runner.RunnerResult([timer(*arguments).mean], None))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm import te, tirx, topi
+from tvm import te, topi
+
+from tunerplugin.integrations.compat import tirx
 
 
 def dense(m: int = 32, n: int = 48, k: int = 64) -> Any:

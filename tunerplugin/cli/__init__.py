@@ -1,4 +1,4 @@
-"""The command line: ``tunerplugin demo | tune | predict | records | report``.
+"""The command line: ``tunerplugin demo | tune | predict | train | records | report | ...``.
 
 stdout holds the result (``--format table`` or one JSON document with ``--format json``); progress,
 warnings and errors go to stderr.  Exit codes: 0 done; 1 failed, also when nothing could be
@@ -17,15 +17,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from ..errors import InputError, MeasureError, TunerError
-from . import demo, exits, predict, records, report, tune
+from . import chips, demo, exits, mine, predict, records, report, train, tune
 from .parser import Parser
 
 VERBS = {
     "demo": demo,
     "tune": tune,
     "predict": predict,
+    "train": train,
     "records": records,
     "report": report,
+    "chips": chips,
+    "mine": mine,
 }
 
 

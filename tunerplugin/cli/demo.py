@@ -10,10 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..models import require_relax
 from . import exits, options, render
 from .exits import StopGuard
 from .parser import Parser
-from .tune import COMPILE_LINE, complain_nothing_measured, threads_hint, tune
+from .tune import compile_line, complain_nothing_measured, threads_hint, tune
 
 if TYPE_CHECKING:
     from ..models import Model
@@ -48,6 +49,8 @@ def run(args: argparse.Namespace, guard: StopGuard) -> int:
     """Tune, compile, time; 0 when a task was measured and all outputs equal torch's."""
     # TVM's thread pool would bind this process to one core, and torch's threads with it.
     os.environ.setdefault("TVM_BIND_THREADS", "0")
+    with render.stdout_to_stderr():
+        require_relax("for the demo")
     if args.quick:
         args.trials = QUICK_TRIALS
     options.check_weights(args.weights)
@@ -131,6 +134,6 @@ def _text(timings: Sequence[Timing], coverage: Sequence[render.Coverage], work_d
             f"Records are kept in {work_dir}. Tune a model of your own in three lines:",
             "target = tunerplugin.measure.host_target()",
             "database = tunerplugin.tune(mod, target, work_dir='work', trials=200, params=params)",
-            COMPILE_LINE,
+            compile_line(),
         ]
     )

@@ -1,4 +1,7 @@
-"""``tunerplugin predict MODEL``: schedules from the predictor alone, nothing is measured."""
+"""``tunerplugin predict MODEL``: schedules from the predictor alone, nothing is measured.
+
+With the word ``miopen`` for MODEL, see ``predict_miopen``.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import models
-from . import exits, options, render
+from . import exits, options, predict_miopen, render
 from .exits import StopGuard
 from .parser import Parser
 
@@ -19,19 +22,27 @@ def add_parser(add: Callable[..., Parser]) -> Parser:
     verb = add(
         "predict",
         parents=[options.compiling(), options.common()],
-        help="choose schedules for a model without measuring",
+        help="choose schedules for a model, or a convolution's parameters in MIOpen, unmeasured",
         description="Choose a schedule for every task of a model with the predictor alone; "
-        "works for targets that this machine does not have.",
+        "works for targets that this machine does not have.  With the word miopen for MODEL: the "
+        "parameters of a convolution in MIOpen's solvers.",
     )
     options.add_model(verb)
     verb.add_argument(
-        "--out", type=Path, metavar="DIR", help="write a MetaSchedule JSON database into DIR"
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="write a MetaSchedule JSON database into DIR (miopen: a user database, a file)",
     )
+    predict_miopen.add_arguments(verb)
     return verb
 
 
 def run(args: argparse.Namespace, guard: StopGuard) -> int:
     """Predict; 0 when at least one task got a schedule."""
+    if args.model == predict_miopen.WORD:
+        return predict_miopen.run(args)
+    predict_miopen.refuse(args)
     file = models.check_model_path(args.model)
     options.check_weights(args.weights)
     out = None if args.out is None else options.make_work_dir(args.out, "--out")

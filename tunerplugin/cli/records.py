@@ -11,19 +11,31 @@ from typing import Any
 from ..errors import InputError
 from ..records import (
     STORE_NAME,
+    UNKNOWN_DEVICE,
+    ForeignReport,
     RecordStore,
     SQLiteStore,
     TaskKey,
     check,
+    export_autotvm,
     export_jsonl,
     export_t4,
+    import_autotvm,
     import_jsonl,
+    kind_of,
 )
 from . import exits, options, render
 from .exits import StopGuard
 from .parser import Parser
 
-FORMATS = ("metaschedule", "t4", "jsonl")
+FORMATS = ("metaschedule", "t4", "jsonl", "autotvm")
+
+_IMPORT = (
+    "Add records to a work directory: a JSONL export; an AutoTVM log (JSON lines); a MetaSchedule "
+    "database of an older TVM (its folder, or its database_tuning_record.json with the file of "
+    "workloads beside it). The last two may be packed (.xz, .gz). What can no longer be used is "
+    "counted by reason; tune on this work directory starts from what can."
+)
 
 
 def add_parser(add: Callable[..., Parser]) -> Parser:
@@ -38,7 +50,7 @@ def add_parser(add: Callable[..., Parser]) -> Parser:
     for name, run_action, text in (
         ("list", _list, "show the tasks with their best latency"),
         ("export", _export, "write the records in another format"),
-        ("import", _import, "add the records of a JSONL export"),
+        ("import", _import, "add the records of a JSONL export or of another tuner"),
         ("check", _check, "read every record; exit code 1 when one is damaged"),
     ):
         action: Parser = actions.add_parser(
@@ -51,7 +63,10 @@ def add_parser(add: Callable[..., Parser]) -> Parser:
             out_help = "file (metaschedule: directory) to write"
             action.add_argument("out", type=Path, metavar="OUT", help=out_help)
         if name == "import":
-            action.add_argument("file", type=Path, metavar="FILE", help="a JSONL export")
+            action.description = _IMPORT
+            action.add_argument("file", type=Path, metavar="FILE", help="of any of these formats")
+            device_help = f"machine of another tuner's records (default: {UNKNOWN_DEVICE})"
+            action.add_argument("--device", default=UNKNOWN_DEVICE, help=device_help)
     return verb
 
 
@@ -120,6 +135,8 @@ def _export(args: argparse.Namespace) -> int:
     with SQLiteStore(store_path(args.work_dir), read_only=True) as store:
         if args.to == "jsonl":
             count = export_jsonl(store, args.out)
+        elif args.to == "autotvm":
+            count = export_autotvm(store, args.out)
         elif args.to == "t4":
             with render.stdout_to_stderr():
                 from ..integrations.metaschedule import knob_names
@@ -136,17 +153,21 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _import(args: argparse.Namespace) -> int:
-    if not args.file.is_file():
+    if not args.file.exists():
         raise InputError(
-            f"expected a file of records export --to jsonl, got {str(args.file)!r}, "
-            "which is not a file; check the path"
+            f"expected a file of records to import, got {str(args.file)!r}, which is not there; "
+            "check the path"
         )
+    kind = kind_of(args.file)
+    if kind != "jsonl":
+        return _import_foreign(args, kind)
     with SQLiteStore(options.make_work_dir(args.work_dir, "WORK_DIR") / STORE_NAME) as store:
         report = import_jsonl(args.file, store)
     damaged = list(report.damaged_lines)
     document = {
         "verb": "records import",
         "work_dir": str(args.work_dir),
+        "kind": kind,
         "added": report.added,
         "present": report.present,
         "damaged_lines": damaged,
@@ -156,6 +177,37 @@ def _import(args: argparse.Namespace) -> int:
         text += f", {len(damaged)} damaged lines left out"
     render.emit(args.format, document, text)
     return exits.FAILED if damaged else exits.DONE
+
+
+def _import_foreign(args: argparse.Namespace, kind: str) -> int:
+    """Another tuner's records; exit code 1 when none of them can be used."""
+    with SQLiteStore(options.make_work_dir(args.work_dir, "WORK_DIR") / STORE_NAME) as store:
+        store.start_run({"imported": args.file.name, "kind": kind, "device": args.device})
+        report = _read_foreign(args, kind, store)
+    document = {
+        "verb": "records import",
+        "work_dir": str(args.work_dir),
+        "kind": kind,
+        "added": report.added,
+        "present": report.present,
+        "failed": report.failed,
+        "left_out": dict(report.left_out.most_common()),
+    }
+    lines = [f"{report.added} records added, {report.present} were there already"]
+    if report.failed:
+        lines[0] += f"; {report.failed} of those added are candidates that failed"
+    lines += [f"{count} left out: {why}" for why, count in report.left_out.most_common()]
+    render.emit(args.format, document, "\n".join(lines))
+    return exits.DONE if report.added or report.present else exits.FAILED
+
+
+def _read_foreign(args: argparse.Namespace, kind: str, store: RecordStore) -> ForeignReport:
+    if kind == "autotvm":
+        return import_autotvm(args.file, store, args.device)
+    with render.stdout_to_stderr():
+        from ..integrations.metaschedule.old_database import import_database
+
+        return import_database(args.file, store, args.device)
 
 
 def _check(args: argparse.Namespace) -> int:

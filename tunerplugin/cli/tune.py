@@ -16,10 +16,6 @@ from .parser import Parser
 from .progress import ProgressBar
 
 DEFAULT_TRIALS = 64
-COMPILE_LINE = (
-    "executable = tvm.s_tir.meta_schedule.relax_integration."
-    "compile_relax(database, mod, target, params)"
-)
 
 
 def add_parser(add: Callable[..., Parser]) -> Parser:
@@ -140,6 +136,13 @@ def threads_hint(jobs: int | None) -> str:
     )
 
 
+def compile_line() -> str:
+    """How a tuned model is compiled with this TVM."""
+    from ..integrations.compat import COMPILE_LINE
+
+    return COMPILE_LINE
+
+
 def usage_lines(file: str, args: argparse.Namespace, work_dir: Path) -> list[str]:
     """Three lines of Python that compile the model with what was found."""
     jobs = "" if args.jobs is None else str(args.jobs)
@@ -153,5 +156,5 @@ def usage_lines(file: str, args: argparse.Namespace, work_dir: Path) -> list[str
         f"database = tunerplugin.tune(mod, target, work_dir={str(work_dir)!r}, "
         f"trials={args.trials}, seed={args.seed}, jobs={args.jobs}, params=params)"
         "  # only compares the winners again",
-        COMPILE_LINE,
+        compile_line(),
     ]

@@ -73,10 +73,12 @@ def host_target(num_cores: int | None = None) -> dict[str, Any]:
     """
     from tvm.target import Target, codegen
 
+    from ..integrations.compat import host_triple
+
     mcpu = str(codegen.llvm_get_system_cpu())
     target: dict[str, Any] = {
         "kind": "llvm",
-        "mtriple": str(codegen.llvm_get_system_triple()),
+        "mtriple": host_triple(),
         "mcpu": mcpu,
         "num-cores": available_cores() if num_cores is None else num_cores,
     }

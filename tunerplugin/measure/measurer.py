@@ -19,6 +19,8 @@ from .host import available_cores
 from .pool import Pool
 
 _CHUNK_PER_JOB = 8
+#: builds and runs TVM modules
+WORKER = "tunerplugin.measure.worker"
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Measurer:
         min_repeat_ms: least duration of one sample in milliseconds.
         device: device kind, ``"cpu"``, ``"cuda"``, ``"opencl"``, ...; device 0 is used.
         seed: seed of the inputs.
+        worker: module that a worker process runs; it says in which form modules are sent.
 
     Workers start on first use.  They are new interpreters, neither forks nor ``multiprocessing``
     children, so a calling script needs no ``__main__`` guard.  They end with this process.
@@ -56,6 +59,7 @@ class Measurer:
         min_repeat_ms: float = 50.0,
         device: str = "cpu",
         seed: int = 0,
+        worker: str = WORKER,
     ) -> None:
         jobs = available_cores() if jobs is None else jobs
         if min(jobs, repeats) < 1 or min(build_deadline_s, run_deadline_s, min_repeat_ms) <= 0:
@@ -66,7 +70,7 @@ class Measurer:
             )
         self._seed = seed
         self._jobs = jobs
-        pool = Pool(jobs, device)
+        pool = Pool(jobs, device, worker)
         limits = Limits(build_deadline_s, run_deadline_s, repeats, min_repeat_ms / 1000.0)
         self._pool = pool
         self._bench = Bench(pool, limits)

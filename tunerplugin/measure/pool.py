@@ -36,11 +36,14 @@ class Reply:
 
 
 class Pool:
-    """Up to ``size`` workers for one device; dead ones are replaced when asked to ``grow``."""
+    """Up to ``size`` workers for one device; dead ones are replaced when asked to ``grow``.
 
-    def __init__(self, size: int, device: str) -> None:
+    ``program`` is the module that a worker runs.
+    """
+
+    def __init__(self, size: int, device: str, program: str) -> None:
         self.size = size
-        self._device = device
+        self._device, self._program = device, program
         self._environment = child_environment(size)
         self._inbox: Inbox = queue.SimpleQueue()
         self._workers: list[Worker] = []
@@ -52,7 +55,9 @@ class Pool:
         if self._closed:
             raise MeasureError("expected an open measurer, got one that was closed; make a new one")
         while len(self._workers) < min(count, self.size):
-            self._workers.append(Worker(self._inbox, self._device, self._environment))
+            self._workers.append(
+                Worker(self._inbox, self._device, self._environment, self._program)
+            )
 
     def idle(self) -> list[Worker]:
         """Workers that wait for a request."""

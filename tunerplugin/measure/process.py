@@ -33,7 +33,9 @@ _COMPLAINT = re.compile(r"ERROR|Error:|Assertion|terminate called|what\(\)")
 class Worker:
     """One child process.  ``task`` and ``candidates`` are notes for the pool's owner."""
 
-    def __init__(self, inbox: Inbox, device: str, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, inbox: Inbox, device: str, environment: Mapping[str, str], program: str
+    ) -> None:
         self.task: object = None
         self.task_rss_bytes = 0
         self.rss_bytes = 0
@@ -47,7 +49,7 @@ class Worker:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(
-            target=self._talk, args=(device, dict(environment)), daemon=True
+            target=self._talk, args=(device, dict(environment), program), daemon=True
         )
         self._thread.start()
 
@@ -81,10 +83,10 @@ class Worker:
         """Wait until the process is gone."""
         self._thread.join(_JOIN_S)
 
-    def _talk(self, device: str, environment: dict[str, str]) -> None:
+    def _talk(self, device: str, environment: dict[str, str], program: str) -> None:
         with tempfile.TemporaryFile() as errors:
             try:
-                self._spawn(device, environment, errors)
+                self._spawn(device, environment, program, errors)
                 self._converse()
                 reason = ""
             except (OSError, EOFError, ProtocolError) as error:
@@ -93,8 +95,10 @@ class Worker:
             ended = self._wait()
             self._inbox.put((self, None, b"", _explain(ended, errors) if ended else reason))
 
-    def _spawn(self, device: str, environment: dict[str, str], errors: IO[bytes]) -> None:
-        command = [sys.executable, "-m", "tunerplugin.measure.worker", device, str(os.getpid())]
+    def _spawn(
+        self, device: str, environment: dict[str, str], program: str, errors: IO[bytes]
+    ) -> None:
+        command = [sys.executable, "-m", program, device, str(os.getpid())]
         process = subprocess.Popen(  # noqa: S603  our own module, arguments are not a shell's
             command,
             stdin=subprocess.PIPE,

@@ -12,18 +12,15 @@ from typing import Any
 
 import numpy as np
 import tvm
-import tvm_ffi
 from tvm import te
-from tvm.s_tir import SBlock
-from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
+from ..integrations import compat
 from ..outcome import Status
 from .values import Array, Param, compare, epsilon, make_inputs, numpy_dtype, tolerance
 
 _BUDGET_S = 1.0
 _TOLERATED_SHORTFALL = 0.8
 _REDUCTION_AXIS = 2
-_HOST_ONLY = {"kind": "llvm"}
 
 
 class CorruptedError(Exception):
@@ -49,7 +46,7 @@ def open_device(kind: str) -> Any:
 
 def require_fit(target: Any, device: Any) -> None:
     """Raise ``ValueError`` when code for the target cannot run on the device."""
-    if target.get_target_device_type() != device.dlpack_device_type():
+    if target.get_target_device_type() != compat.device_type(device):
         raise ValueError(
             f"expected a target for device {device}, got one of kind {target.kind.name}; "
             "give Measurer the target's device"
@@ -61,8 +58,13 @@ def warm_up() -> None:
     source = te.placeholder((16,), "float32", name="source")
     copy = te.compute((16,), lambda i: source[i], name="copy")
     mod = tvm.IRModule({"main": te.create_prim_func([source, copy])})
-    built = tvm.compile(mod, target=load_target(json.dumps(_HOST_ONLY))).jit()
-    built["main"](*[tvm.runtime.tensor(np.zeros(16, np.float32)) for _ in range(2)])
+    built = compat.compile_module(mod, _host())
+    built["main"](*[compat.tensor(np.zeros(16, np.float32)) for _ in range(2)])
+
+
+def _host() -> Any:
+    """A target that code for the host's reference is built for."""
+    return tvm.target.Target({"kind": "llvm", "mtriple": compat.host_triple()})
 
 
 def load_module(text: str) -> Any:
@@ -90,21 +92,22 @@ def signature(mod: Any) -> Signature:
     extents: list[int] = []
 
     def visit(block: Any) -> None:
-        written.extend(region.source for region in block.writes)
-        read.extend(region.source for region in block.reads)
+        written.extend(compat.region_buffer(region) for region in block.writes)
+        read.extend(compat.region_buffer(region) for region in block.reads)
         reduced = [int(v.dom.extent) for v in block.iter_vars if v.iter_type == _REDUCTION_AXIS]
         extents.append(math.prod(reduced) if reduced else 0)
 
-    tvm_ffi.structural_walk(function.body, (SBlock, visit))
-    writes = [any(b.same_as(p) for b in written) for p in function.params]
-    reads = [any(b.same_as(p) for b in read) for p in function.params]
+    compat.visit_blocks(function, visit)
+    buffers = compat.function_buffers(function)
+    writes = [any(b.same_as(p) for b in written) for p in buffers]
+    reads = [any(b.same_as(p) for b in read) for p in buffers]
     if not any(writes):
         writes = reads = [True] * len(writes)
     params = tuple(
         Param(p.name, _static_shape(p), str(p.dtype), is_written, is_read or not is_written)
-        for p, is_written, is_read in zip(function.params, writes, reads, strict=True)
+        for p, is_written, is_read in zip(buffers, writes, reads, strict=True)
     )
-    coarsest = max(epsilon(str(b.dtype)) for b in (*function.params, *written))
+    coarsest = max(epsilon(str(b.dtype)) for b in (*buffers, *written))
     return Signature(name, params, tolerance(coarsest, sum(extents)))
 
 
@@ -112,7 +115,7 @@ def _static_shape(param: Any) -> tuple[int, ...]:
     shape = getattr(param, "shape", None)
     if shape is None:
         raise ValueError(f"expected buffer parameters, got the scalar {param.name}")
-    if not all(isinstance(d, (int, tvm.tirx.IntImm)) for d in shape):
+    if not all(isinstance(d, (int, compat.tirx.IntImm)) for d in shape):
         raise ValueError(f"expected static shapes, got {param.name} of shape {list(shape)}")
     return tuple(int(d) for d in shape)
 
@@ -134,10 +137,10 @@ class Program:
 
 def build(mod: Any, target: Any) -> Program:
     """Compile a candidate in memory: no linker, no files.  TVM's errors pass through."""
-    stripped = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod)
+    stripped = compat.without_layout_rewrite(mod)
     shape = signature(mod)
     timed = _machine_code(stripped, target, shape.name)
-    if tvm_ffi.structural_equal(stripped, mod):
+    if compat.structural_equal(stripped, mod):
         return Program(shape, timed, timed, None)
     checked = _machine_code(mod, target, shape.name)
     return Program(shape, checked, timed, signature(stripped).params)
@@ -145,7 +148,7 @@ def build(mod: Any, target: Any) -> Program:
 
 def _machine_code(mod: Any, target: Any, name: str) -> Any:
     """Compile and look the function up, as LLVM makes machine code only then."""
-    built = tvm.compile(mod, target=target).jit()
+    built = compat.compile_module(mod, target)
     built.get_function(name, query_imports=True)
     return built
 
@@ -163,9 +166,9 @@ class Reference:
 
     def compute(self, target: Any) -> bytes:
         """Run the untuned module on the host; the bytes of all written parameters in order."""
-        host = target if target.kind.name == "llvm" else load_target(json.dumps(_HOST_ONLY))
-        built = tvm.compile(self.mod, target=host).jit()
-        arguments = [tvm.runtime.tensor(a) for a in self.inputs]
+        host = target if target.kind.name == "llvm" else _host()
+        built = compat.compile_module(self.mod, host)
+        arguments = [compat.tensor(a) for a in self.inputs]
         built[self.signature.name](*arguments)
         pairs = zip(self.signature.params, arguments, strict=True)
         return b"".join(a.numpy().tobytes() for p, a in pairs if p.written)
@@ -215,7 +218,7 @@ def check(
     )
     if want != got:
         return 0.0, (Status.WRONG_RESULT, f"expected parameters {want}, got {got}")
-    arguments = [tvm.runtime.tensor(a, device) for a in reference.inputs]
+    arguments = [compat.tensor(a, device) for a in reference.inputs]
     function = program.checked[program.signature.name]
     device.sync()
     start = time.perf_counter()
@@ -226,7 +229,7 @@ def check(
     program.arguments = arguments
     if program.timed_params is not None:
         moved = make_inputs(program.timed_params, reference.seed)
-        program.arguments = [tvm.runtime.tensor(a, device) for a in moved]
+        program.arguments = [compat.tensor(a, device) for a in moved]
     return first_s, fault
 
 

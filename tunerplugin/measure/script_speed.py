@@ -9,14 +9,12 @@ the one place that knows.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import inspect
 import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
 
-_TENSOR_INTRINSICS = "tvm.s_tir.tensor_intrin"
 _lock = threading.RLock()
 
 
@@ -56,10 +54,11 @@ def fast_script_parsing() -> Iterator[None]:
 
 
 def preload_tensor_intrinsics() -> None:
-    """Import ``tvm.s_tir.tensor_intrin`` quickly; a second call does nothing.
+    """Import TVM's tensor intrinsics quickly; a second call does nothing.
 
-    Call it before anything that imports it the slow way (``TuneContext`` does).
+    Call it before anything that imports them the slow way (``TuneContext`` does).
     """
-    if _TENSOR_INTRINSICS not in sys.modules:
-        with fast_script_parsing():
-            importlib.import_module(_TENSOR_INTRINSICS)
+    from ..integrations.compat import load_tensor_intrinsics
+
+    with fast_script_parsing():
+        load_tensor_intrinsics()

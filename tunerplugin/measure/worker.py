@@ -14,7 +14,8 @@ import queue
 import signal
 import sys
 import threading
-from typing import IO, Any
+from collections.abc import Callable
+from typing import IO, Any, Protocol
 
 from ..outcome import Status
 from .protocol import Message, ProtocolError, read_frame, write_frame
@@ -24,8 +25,19 @@ _REASON_CHARS = 300
 _LARGEST_FILE_BYTES = 256 << 20
 
 
-def main() -> None:
-    """Serve the parent named by ``argv``: device kind, parent process id."""
+class Serves(Protocol):
+    """Builds and runs candidates, one command after the other."""
+
+    def serve(self, message: Message, payload: bytes) -> tuple[Message, bytes]:
+        """The reply to one command; every reply has a ``status``."""
+
+
+def main(make_server: Callable[[str], Serves] | None = None) -> None:
+    """Serve the parent named by ``argv``: device kind, parent process id.
+
+    ``make_server`` gets the device kind; it imports tvm and does whatever no deadline should pay
+    for (default: ``Server``).
+    """
     device, parent = sys.argv[1], int(sys.argv[2])
     _die_with(parent)
     _limit_files()
@@ -33,7 +45,7 @@ def main() -> None:
     requests, replies = _take_pipes()
     inbox: queue.SimpleQueue[tuple[Message, bytes]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests, inbox), daemon=True).start()
-    server = _start(device, replies)
+    server = _start(make_server or Server, device, replies)
     while server is not None:
         message, payload = inbox.get()
         reply, data = server.serve(message, payload)
@@ -85,10 +97,10 @@ def _listen(requests: IO[bytes], inbox: queue.SimpleQueue[tuple[Message, bytes]]
             os._exit(0)
 
 
-def _start(device: str, replies: IO[bytes]) -> Server | None:
+def _start(make_server: Callable[[str], Serves], device: str, replies: IO[bytes]) -> Serves | None:
     """Import tvm and compile something, so that no deadline ever pays for it."""
     try:
-        server = Server(device)
+        server = make_server(device)
     except Exception as error:  # noqa: BLE001  isolation boundary: told to the parent
         write_frame(replies, {"error": one_line(error)})
         return None
@@ -104,7 +116,7 @@ class Server:
     """
 
     def __init__(self, device: str) -> None:
-        _import_tvm_without_torch()
+        import_tvm_without_torch()
         from . import program
 
         self._program = program
@@ -169,7 +181,7 @@ class Server:
         return {"status": Status.OK.value, "samples_s": samples}, b""
 
 
-def _import_tvm_without_torch() -> None:
+def import_tvm_without_torch() -> None:
     """Import tvm, which loads torch wherever it is installed, without it.
 
     Torch is two thirds of a worker's start-up, and nothing here exchanges tensors with it.  A

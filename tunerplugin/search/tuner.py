@@ -90,7 +90,7 @@ class Tuner:
             if self._known:
                 return []
             raise
-        chosen = self._choose(pool, n)
+        chosen = self._choose(pool, n, self._explored_count(n, rng))
         for candidate in chosen:
             self._mark(candidate.values)
         return chosen
@@ -109,10 +109,18 @@ class Tuner:
         scores = self._predictor.rank(self.problem, self.space, distinct)
         return [distinct[i] for i in np.argsort(-scores, kind="stable")]
 
-    def _choose(self, pool: list[Candidate], n: int) -> list[Candidate]:
+    def _explored_count(self, n: int, rng: np.random.Generator) -> int:
+        """How many of a batch are not re-ranked; a batch too small for its share has one at times.
+
+        Without that, a caller that asks for one or two at a time would never explore.
+        """
+        share = n * self.options.explore
+        return round(share) or int(rng.random() < share)
+
+    def _choose(self, pool: list[Candidate], n: int, explore: int) -> list[Candidate]:
         if len(pool) <= n:
             return pool
-        explored = pool[: round(n * self.options.explore)]
+        explored = pool[:explore]
         rest = pool[len(explored) :]
         scores = self._predictor.rank(self.problem, self.space, [c.values for c in rest])
         order = np.argsort(-scores, kind="stable")

@@ -7,13 +7,12 @@ After postprocessing a candidate needs none of them.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import cloudpickle
 
 from ...measure import available_cores
-from ..compat import ms
+from .. import compat
 
 #: a worker's start (importing TVM) counts towards TVM's deadline of its first build
 _DEADLINE_S = 120.0
@@ -21,17 +20,10 @@ _DEADLINE_S = 120.0
 
 def local_builder(jobs: int | None = None) -> Any:
     """A builder for ``tune_tir`` and ``tune_relax`` with ``jobs`` workers (default: all cores)."""
-    # Sent to the workers as code, so that they need not import this package (and torch with it).
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    return ms.builder.LocalBuilder(
+    # The build function is sent to the workers as code: they need not have this package.
+    cloudpickle.register_pickle_by_value(compat)
+    return compat.ms.builder.LocalBuilder(
         max_workers=available_cores() if jobs is None else jobs,
         timeout_sec=_DEADLINE_S,
-        f_build=_build,
+        f_build=compat.build_for_runner,
     )
-
-
-def _build(mod: Any, target: Any, _params: Any) -> Any:
-    from tvm.driver import build
-    from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
-
-    return build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod), target=target)

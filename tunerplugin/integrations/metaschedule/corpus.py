@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 import tvm
 
 from ...errors import SpaceError
-from ...records import RecordStore, TaskKey, Workload
+from ...records import IMPORTED, RecordStore, TaskKey, Workload
+from ...records.autotvm import is_autotvm
 from ...search import History
 from ..compat import compiler_version
 from .task import TuningTask, UntunableError
 
-#: methods whose records are candidates of a design space
+#: methods whose records are candidates of a design space, measured by this TVM
 MEASURED = frozenset({"ours", "random"})
+#: the same, and those that another TVM measured
+TAUGHT_BY = MEASURED | {IMPORTED}
 
 
 @dataclass
@@ -37,14 +40,16 @@ def training_corpus(store: RecordStore) -> TrainingCorpus:
     workloads = {workload.key: workload for workload in store.workloads()}
     corpus = TrainingCorpus()
     for key in store.tasks():
-        task = recorded_task(key, workloads[key.workload])
+        task = recorded_task(key, workloads[key.workload], store.count(key, IMPORTED) > 0)
         if task is None:
             reason = "of another TVM version, target or design space"
+            if is_autotvm(key):
+                reason = "of an AutoTVM template, which Seq2SeqTuner.load_history takes"
             corpus.left_out[reason] += store.count(key)
             continue
         history = History(task.problem, task.space)
         for record in store.records(key):
-            if record.method not in MEASURED:
+            if record.method not in TAUGHT_BY:
                 continue
             try:
                 history.tell(record.values, record.outcome)
@@ -55,9 +60,15 @@ def training_corpus(store: RecordStore) -> TrainingCorpus:
     return corpus
 
 
-def recorded_task(key: TaskKey, workload: Workload) -> TuningTask | None:
-    """The task that records were made of; ``None`` if this TVM would not make it any more."""
-    if key.compiler != compiler_version():
+def recorded_task(
+    key: TaskKey, workload: Workload, any_compiler: bool = False
+) -> TuningTask | None:
+    """The task that records were made of; ``None`` if this TVM would not make it any more.
+
+    ``any_compiler`` admits records of another TVM with the same design space: its times rank
+    candidates, and are not to be compared with this one's.
+    """
+    if is_autotvm(key) or (key.compiler != compiler_version() and not any_compiler):
         return None
     try:
         target = tvm.target.Target(json.loads(key.target))

@@ -48,35 +48,35 @@ class TunedDatabase(ms.database.PyDatabase):
         self.coverage = tuple(coverage)
 
     def has_workload(self, mod: Any) -> bool:
-        """See ``tvm.s_tir.meta_schedule.Database``."""
+        """See MetaSchedule's ``Database``."""
         return bool(self._memory.has_workload(mod))
 
     def commit_workload(self, mod: Any) -> Any:
-        """See ``tvm.s_tir.meta_schedule.Database``."""
+        """See MetaSchedule's ``Database``."""
         return self._memory.commit_workload(mod)
 
     def commit_tuning_record(self, record: Any) -> None:
-        """See ``tvm.s_tir.meta_schedule.Database``."""
+        """See MetaSchedule's ``Database``."""
         self._memory.commit_tuning_record(record)
 
     def get_top_k(self, workload: Any, top_k: int) -> list[Any]:
-        """See ``tvm.s_tir.meta_schedule.Database``."""
+        """See MetaSchedule's ``Database``."""
         return list(self._memory.get_top_k(workload, top_k))
 
     def get_all_tuning_records(self) -> list[Any]:
-        """See ``tvm.s_tir.meta_schedule.Database``."""
+        """See MetaSchedule's ``Database``."""
         return list(self._memory.get_all_tuning_records())
 
     def query_tuning_record(self, mod: Any, target: Any, workload_name: str | None = None) -> Any:
-        """See ``tvm.s_tir.meta_schedule.Database``."""
+        """See MetaSchedule's ``Database``."""
         return self._memory.query_tuning_record(mod, target, workload_name)
 
     def query_schedule(self, mod: Any, target: Any, workload_name: str | None = None) -> Any:
-        """See ``tvm.s_tir.meta_schedule.Database``."""
+        """See MetaSchedule's ``Database``."""
         return self._memory.query_schedule(mod, target, workload_name)
 
     def query_ir_module(self, mod: Any, target: Any, workload_name: str | None = None) -> Any:
-        """See ``tvm.s_tir.meta_schedule.Database``."""
+        """See MetaSchedule's ``Database``."""
         return self._memory.query_ir_module(mod, target, workload_name)
 
     def __len__(self) -> int:

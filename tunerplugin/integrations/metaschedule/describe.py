@@ -59,6 +59,10 @@ def _target_words(target: Any, limits: HardwareLimits) -> list[Word]:
             ("shared.bytes", limits.max_shared_memory_bytes or 0),
             ("warp", int(target.attrs.get("thread_warp_size", 1))),
         ]
+    if limits.max_vector_bytes:  # an accelerator: its lanes are no host's
+        bits = 8 * limits.max_vector_bytes
+        shared = limits.max_shared_memory_bytes or 0
+        return [*words, ("shared.bytes", shared), ("vector.bits", bits)]
     cores = int(target.attrs.get("num-cores", 1))
     return [*words, ("cores", cores), ("vector.bits", vector_bits(target))]
 

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
-from tvm.s_tir import transform as s_transform
-from tvm.tirx import transform as x_transform
 
 from ...space.constraints import Dimension, Footprint, Growth, Term
 from ...space.tiles import divisors
-from ..compat import SBlock
+from ..compat import SBlock, StmtSimplify, s_transform
 from .program import kernels, statements
 from .trace import Ref, TileSample
 
@@ -50,7 +48,7 @@ def shared_buffers(mod: Any) -> dict[tuple[int, str], SharedBuffer]:
         s_transform.LiftThreadBinding(),
         s_transform.ManifestSharedMemoryLocalStage(),
         s_transform.CompactBufferAllocation(),
-        x_transform.StmtSimplify(),
+        StmtSimplify(),
         s_transform.LowerAutoCopy(),
         s_transform.UnifyThreadBinding(),
         s_transform.LowerMatchBuffer(),

@@ -50,7 +50,9 @@ class _Builder:
         made = self._choice_limits()
         if self._limits.max_threads_per_block is not None:
             made += self._thread_limits()
+        if self._limits.max_shared_memory_bytes is not None:
             made += self._memory_limits()
+        if self._limits.max_threads_per_block is not None:
             made += self._pipeline_limits()
         return made
 

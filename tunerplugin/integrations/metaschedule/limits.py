@@ -21,6 +21,9 @@ A vector access is at most 16 bytes on every GPU (TVM's ``VerifyGPUCode`` says s
 only the unrolled steps (512) are limited; ``num-cores``, which TVM's scheduling rules demand,
 defaults to the cores of this machine.  ``feature.tunerplugin.max_local_memory_per_block`` (bytes)
 and ``feature.tunerplugin.max_unroll`` in a target override the last two rows.
+
+An accelerator (``Target("tunerplugin/tpu-v2")``) needs no defaults: a vector access is at most its
+lanes wide, and what a core keeps must fit its private buffer.
 """
 
 from __future__ import annotations
@@ -31,7 +34,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import TargetError
+from ...hw.target import from_target, is_accelerator
 from ...measure.host import available_cores
+from ..compat import RELAY, host_triple, target_config
 
 MAX_VECTOR_BYTES = 16
 REGISTER_FILE_BYTES = 256 * 1024
@@ -70,6 +75,8 @@ class HardwareLimits:
     def of(cls, target: Any) -> HardwareLimits:
         """Read a target that ``complete_target`` has completed."""
         kind, attrs = str(target.kind.name), target.attrs
+        if kind == "ext_dev" and is_accelerator(target):
+            return cls._of_accelerator(target)
         if kind not in _GPU_DEFAULTS:
             return cls(int(attrs.get(_FEATURE + "max_unroll", _CPU_UNROLL)))
         local = attrs.get(_FEATURE + "max_local_memory_per_block", REGISTER_FILE_BYTES)
@@ -79,6 +86,16 @@ class HardwareLimits:
             int(attrs["max_shared_memory_per_block"]),
             int(local),
             MAX_VECTOR_BYTES,
+        )
+
+    @classmethod
+    def _of_accelerator(cls, target: Any) -> HardwareLimits:
+        design = from_target(target)
+        return cls(
+            int(target.attrs.get(_FEATURE + "max_unroll", _CPU_UNROLL)),
+            max_shared_memory_bytes=design.shared_buffer_bytes,
+            max_local_memory_bytes=design.core_buffer_bytes,
+            max_vector_bytes=design.vector_lanes * design.element_bytes,
         )
 
 
@@ -103,17 +120,22 @@ def complete_target(target: Any) -> Any:
             f"expected a TVM target (a kind such as llvm, a tag, or JSON), got {target!r}: {first}"
         ) from error
     kind = str(target.kind.name)
+    if kind == "ext_dev" and is_accelerator(target):
+        from_target(target)  # refuses what is incomplete
+        return target
     missing = {k: v for k, v in _wanted(kind).items() if k not in target.attrs}
     if not missing:
         return target
-    config = json.loads(str(target))
+    config = target_config(target)
     _warn_once(config, missing)
     return tvm.target.Target({**config, **missing})
 
 
-def _wanted(kind: str) -> dict[str, int]:
+def _wanted(kind: str) -> dict[str, Any]:
     if kind == "llvm":
-        return {"num-cores": available_cores()}
+        # vendors' Relay-era builds compile for their own boards unless told otherwise
+        triple = {"mtriple": host_triple()} if RELAY else {}
+        return {"num-cores": available_cores(), **triple}
     if kind not in _GPU_DEFAULTS:
         known = ", ".join(["llvm", *_GPU_DEFAULTS])
         raise TargetError(f"expected a target of kind {known}, got {kind}: tuning cannot serve it")
@@ -124,7 +146,7 @@ def _wanted(kind: str) -> dict[str, int]:
     }
 
 
-def _warn_once(config: dict[str, Any], missing: dict[str, int]) -> None:
+def _warn_once(config: dict[str, Any], missing: dict[str, Any]) -> None:
     text = json.dumps(config, sort_keys=True)
     if text not in _warned:
         _warned.add(text)

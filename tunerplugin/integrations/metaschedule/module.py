@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
-from tvm import relax
 
 from ...errors import InputError
-from ..compat import ms, normalize_mod, tirx
+from ..compat import RELAY, extract_tasks, gpu_default_schedule, is_graph, normalize_mod, tirx
 from .database import TaskCoverage
 from .limits import is_gpu
 from .task import TuningTask, UntunableError
@@ -58,22 +57,26 @@ def _functions(
             f"expected an IRModule or PrimFunc to tune, got {type(mod).__name__}: load the model "
             "with tunerplugin.load_model"
         )
-    if not any(isinstance(f, relax.Function) for f in mod.functions.values()):
+    if not is_graph(mod):
         return [
             (str(var.name_hint), normalize_mod(function), 1)
             for var, function in mod.functions_items()
             if isinstance(function, tirx.PrimFunc)
         ]
-    prepared = prepare_relax(mod, target, params)
-    extracted = ms.relax_integration.extract_tasks(prepared, target)
+    bound = dict(params or {})
+    if not RELAY:
+        mod = prepare_relax(mod, target, bound)
+    extracted = extract_tasks(mod, target, bound)
     tasks = [(str(t.task_name), t.dispatched[0], int(t.weight)) for t in extracted]
     return sorted(tasks, key=lambda task: (-task[2], task[0]))
 
 
-def prepare_relax(mod: Any, target: Any, params: Mapping[str, Any] | None) -> Any:
+def prepare_relax(mod: Any, target: Any, params: dict[str, Any]) -> Any:
     """The module as ``compile_relax`` has it when it consults the database."""
+    from tvm import relax
+
     if params:
-        mod = relax.transform.BindParams("main", dict(params))(mod)
+        mod = relax.transform.BindParams("main", params)(mod)
     dispatch = relax.pipeline.library_dispatch_passes(target)
     passes = [
         *dispatch,
@@ -91,19 +94,10 @@ def untuned_module(task: TuningTask) -> Any:
     """Candidate 0: what TVM builds without tuning (on a GPU, with its default schedules)."""
     if not is_gpu(task.target):
         return task.mod
-    from tvm.s_tir import dlight
-
-    rules = dlight.gpu
-    with task.target:
-        return dlight.ApplyDefaultSchedule(
-            rules.Matmul(),
-            rules.GEMV(),
-            rules.Reduction(),
-            rules.GeneralReduction(),
-            rules.Fallback(),
-        )(task.mod)
+    return gpu_default_schedule(task.mod, task.target)
 
 
 def _symbol(function: Any) -> str:
     attributes = function.attrs or {}
-    return str(attributes.get("global_symbol", "main"))
+    # not get(): attributes of the Relay era have none
+    return str(attributes["global_symbol"]) if "global_symbol" in attributes else "main"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...measure import preload_tensor_intrinsics
-from ..compat import ms
+from ..compat import RELAY, ms
 from .cost_model import Seq2SeqModel
 from .strategy import BeamSearch
 
@@ -20,9 +20,14 @@ def register() -> None:
     """Make ``strategy="constrained-beam"`` and ``cost_model="seq2seq"`` work wherever TVM takes
     names.  TVM's factories know fixed names only, so they are wrapped; a second call does nothing.
 
-    Also loads TVM's tensor intrinsics in seconds, which ``TuneContext`` would take a minute for.
+    The Relax pipeline ``"tunerplugin-fused-mlp"`` is registered too, unless TVM has Relay.  Also
+    loads TVM's tensor intrinsics in seconds, which ``TuneContext`` would take a minute for.
     """
     preload_tensor_intrinsics()
+    if not RELAY:
+        from ...schedules.fused_mlp.relax.pipeline import register_pipeline
+
+        register_pipeline()
     _extend(ms.search_strategy.SearchStrategy, STRATEGY, BeamSearch)
     _extend(ms.cost_model.CostModel, COST_MODEL, Seq2SeqModel)
 

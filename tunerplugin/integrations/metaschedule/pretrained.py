@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-from importlib import resources
 from pathlib import Path
 
-from ...predictor import Predictor
-
-_PACKAGED = "metaschedule.safetensors"
+from ...predictor import Predictor, load_packaged
 
 
 def load_predictor(weights: str | os.PathLike[str] | None, seed: int) -> Predictor:
@@ -18,8 +15,4 @@ def load_predictor(weights: str | os.PathLike[str] | None, seed: int) -> Predict
     """
     if weights is not None:
         return Predictor.load(Path(weights), seed)
-    packaged = resources.files("tunerplugin") / "weights" / _PACKAGED
-    if packaged.is_file():
-        with resources.as_file(packaged) as path:
-            return Predictor.load(path, seed)
-    return Predictor(seed)
+    return load_packaged("metaschedule", seed) or Predictor(seed)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ...outcome import Outcome, Status
@@ -40,12 +41,24 @@ class Proposer:
         self.task = task
         self.tuner = Tuner(task.problem, task.space, predictor, seed=seed, options=options)
         self._programs: set[int] = set()
+        self._suggested: deque[Prefix] = deque()
         #: how many candidates TVM was asked about, refused, and had seen before
         self.verdicts: Counter[str] = Counter()
+
+    def suggest(self, candidates: Iterable[Prefix]) -> None:
+        """Propose these before anything else, in this order; what is illegal is passed over."""
+        legal = [values for values in candidates if self.task.space.contains(values)]
+        for values in legal:
+            self.tuner.discard(values)  # the search need not find them itself
+        self._suggested.extend(legal)
 
     def propose(self, n: int) -> list[Proposal]:
         """Up to ``n`` programs that were not proposed before; fewer when the space is used up."""
         found: list[Proposal] = []
+        while self._suggested and len(found) < n:
+            proposal = self._judge(self._suggested.popleft())
+            if proposal is not None:
+                found.append(proposal)
         fruitless = 0
         while len(found) < n and fruitless < _MAX_FRUITLESS:
             before = len(found)

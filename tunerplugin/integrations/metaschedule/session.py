@@ -25,6 +25,7 @@ from ..compat import ms
 from .module import untuned_module
 from .proposer import Proposer
 from .task import TuningTask
+from .warm_start import fastest, imported_histories
 
 #: candidates measured between two updates of the predictor
 BATCH = 8
@@ -100,6 +101,8 @@ class Session:
         earlier = [record.elapsed_s for s in self.states for record in store.records(s.key)]
         self._started_s = time.monotonic() - max(earlier, default=0.0)
         self._tell_of_foreign_records()
+        if options.method == "ours":
+            self._warm_start()
         self._learn()
 
     def _tell_of_foreign_records(self) -> None:
@@ -109,6 +112,15 @@ class Session:
         for field_name, count in ignored.items():
             _log.warning("left %d records of another %s alone", count, field_name)
 
+    def _warm_start(self) -> None:
+        """Learn from the imported records of these tasks, and try the fastest of them first."""
+        for state in self.states:
+            for history in imported_histories(self._store, state.task, state.key):
+                state.proposer.suggest(fastest(history))
+                self._predictor.update(history.examples())
+                count = len(history.outcomes)
+                _log.info("%s starts from %d imported records", state.task.name, count)
+
     def _open(self, task: TuningTask) -> TaskState:
         key = task.key(self._options.device)
         self._store.put_workload(task.workload)
@@ -116,7 +128,7 @@ class Session:
         # the reference is the plain program, which runs on any CPU; candidate 0 is what TVM
         # builds of it for the target
         reference = tvm.ir.save_json(task.mod)
-        measure_task = MeasureTask(task.name, reference, str(task.target))
+        measure_task = MeasureTask(task.name, reference, task.target_text)
         untuned = untuned_module(task)
         text = reference if untuned is task.mod else tvm.ir.save_json(untuned)
         state = TaskState(task, key, proposer, measure_task, text)

@@ -107,6 +107,8 @@ class BeamSearch(ms.search_strategy.PySearchStrategy):
         if self._foreign is None:
             return self._proposer.propose(n)
         pool = self._reserve + self._proposer.propose(n * FOREIGN_POOL - len(self._reserve))
+        if not pool:  # a model of TVM's Relay era cannot score none
+            return []
         scores = self._foreign.predict(self._context, [_candidate(p) for p in pool])
         order = np.argsort(-np.asarray(scores), kind="stable")
         self._reserve = [pool[i] for i in order[n:]]

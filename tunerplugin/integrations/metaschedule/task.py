@@ -14,7 +14,17 @@ from ...errors import SpaceError, TunerError
 from ...measure.script_speed import preload_tensor_intrinsics
 from ...records import TaskKey, Workload
 from ...space import Prefix, Problem, Space, UnionSpace
-from ..compat import Schedule, ScheduleError, compiler_version, ms, new_schedule, structural_hash
+from ..compat import (
+    Schedule,
+    ScheduleError,
+    compiler_version,
+    ms,
+    new_schedule,
+    space_generator,
+    structural_hash,
+    target_config,
+    tirx,
+)
 from .describe import block_family, describe_problem, main_block
 from .hardware import hardware_constraints
 from .limits import HardwareLimits
@@ -95,11 +105,15 @@ class TuningTask:
         """A hash that is equal for structurally equal functions."""
         return f"{structural_hash(self.mod):016x}"
 
+    @property
+    def target_text(self) -> str:
+        """The target as JSON; sorted, as TVM names the attributes of equal targets in any order."""
+        return json.dumps(target_config(self.target), sort_keys=True)
+
     def key(self, device: str) -> TaskKey:
         """What records of this task are filed under."""
-        # sorted: TVM prints the attributes of equal targets in differing orders
-        target = json.dumps(json.loads(str(self.target)), sort_keys=True)
-        return TaskKey(self.workload_key, target, device, compiler_version(), self.space.version)
+        compiler, version = compiler_version(), self.space.version
+        return TaskKey(self.workload_key, self.target_text, device, compiler, version)
 
     def schedule(self, values: Prefix) -> Scheduled:
         """The scheduled program of a candidate.
@@ -135,7 +149,7 @@ class TuningTask:
 
 
 def _static_blocks(name: str, mod: Any) -> list[Any]:
-    functions = [f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
+    functions = [f for f in mod.functions.values() if isinstance(f, tirx.PrimFunc)]
     if len(functions) != 1:
         raise UntunableError(f"{name} has {len(functions)} functions where tuning needs one")
     try:
@@ -157,7 +171,7 @@ def _generate(name: str, mod: Any, target: Any) -> DesignSpace:
             context = ms.TuneContext(
                 mod=mod,
                 target=target,
-                space_generator="post-order-apply",
+                space_generator=space_generator(target),
                 num_threads=1,
                 rand_state=_SPACE_SEED,
                 task_name=name,
