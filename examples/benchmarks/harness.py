@@ -24,7 +24,13 @@ from tunerplugin.measure import available_cores, device_name
 
 #: 97.5% quantile of the normal distribution: intervals cover 95%
 _Z95 = 1.959964
-_PACKAGES = {"tvm": "apache-tvm", "torch": "torch", "numpy": "numpy", "tunerplugin": "tunerplugin"}
+#: what the header names -> the packages that may bring it
+_PACKAGES = {
+    "tvm": ("apache-tvm", "hhb-tvm"),
+    "torch": ("torch",),
+    "numpy": ("numpy",),
+    "tunerplugin": ("tunerplugin",),
+}
 
 
 @dataclass(frozen=True)
@@ -141,17 +147,19 @@ def header() -> dict[str, Any]:
         "machine": device_name(),
         "cores": available_cores(),
         "load_1min": round(os.getloadavg()[0], 2),
-        "versions": {name: _version(package) for name, package in _PACKAGES.items()},
+        "versions": {name: _version(*packages) for name, packages in _PACKAGES.items()},
         "command": shlex.join(["python", *sys.argv]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "checkout" if package == "tunerplugin" else "not installed"
+def _version(*packages: str) -> str:
+    for package in packages:
+        try:
+            return metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return "checkout" if packages == ("tunerplugin",) else "not installed"
 
 
 def emit(rows: Sequence[Row], options: argparse.Namespace) -> None:

@@ -56,7 +56,7 @@ def sentence(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
 
 
 ARGUMENTS = [
-    ("", "expected one of demo, tune, predict, records, report, got no verb"),
+    ("", "expected one of demo, tune, predict, train, records, report, chips, mine, got no verb"),
     ("tuen good.py", "got 'tuen' (did you mean 'tune'?)"),
     ("tune", "expected MODEL, got nothing"),
     ("tune good.py other.py", "expected no further argument, got 'other.py'"),
@@ -74,7 +74,10 @@ ARGUMENTS = [
     ("predict good.py --trials 3", "got '--trials'"),
     ("records", "expected {list,export,import,check}, got nothing"),
     ("records lst .", "got 'lst' (did you mean 'list'?)"),
-    ("records export . --to csv out", "expected one of metaschedule, t4, jsonl, got 'csv'"),
+    (
+        "records export . --to csv out",
+        "expected one of metaschedule, t4, jsonl, autotvm, got 'csv'",
+    ),
     ("records export . out", "expected --to, got nothing"),
     ("report . --baseline-trials 0", "expected a whole number of at least 1, got '0'"),
 ]
@@ -104,8 +107,11 @@ FILES = [
     ("demo --weights folder.onnx", "expected a weights file"),
     ("records list missing", "got 'missing' without records.sqlite"),
     ("records check .", "got '.' without records.sqlite"),
-    ("records import . missing.jsonl", "got 'missing.jsonl', which is not a file"),
-    ("records import . weights.safetensors", "expected weights.safetensors to begin with"),
+    ("records import . missing.jsonl", "got 'missing.jsonl', which is not there"),
+    (
+        "records import . weights.safetensors",
+        "got 'weights.safetensors' without a line of any of them",
+    ),
     ("report missing", "got 'missing' without records.sqlite"),
 ]
 

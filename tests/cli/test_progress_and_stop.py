@@ -93,10 +93,11 @@ def test_second_interrupt_is_immediate_and_takes_the_children(tmp_path: Path) ->
         "import subprocess, sys, time; from tunerplugin.cli.exits import StopGuard\n"
         "with StopGuard():\n"
         "    child = subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
-        "    print(child.pid, flush=True)\n"
-        "    while True:\n"
-        "        try: time.sleep(60)\n"
-        "        except KeyboardInterrupt: print('first', flush=True)\n"
+        "    try:\n"
+        "        print(child.pid, flush=True)\n"
+        "        time.sleep(60)\n"
+        "    except KeyboardInterrupt: print('first', flush=True)\n"
+        "    time.sleep(60)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

@@ -23,8 +23,8 @@ def loaded_after(code: str) -> set[str]:
     "code",
     [
         "import tunerplugin",
+        "import tunerplugin.hw; assert tunerplugin.hw.chip('tpu-v2').tensor_rows == 128",
         "import tunerplugin.records, tunerplugin.space, tunerplugin.outcome, tunerplugin.models",
-        "from tunerplugin.backend import register_backend; register_backend()",
         "from tunerplugin.cli import main; assert main(['--help']) == 0",
         "from tunerplugin.cli import main; assert main(['tune', '--help']) == 0",
         "from tunerplugin.cli import main; assert main(['tune', 'missing.onnx']) == 2",
@@ -45,7 +45,7 @@ def test_public_names_exist() -> None:
 
 def test_subpackages_are_attributes() -> None:
     code = "import tunerplugin; assert tunerplugin.records.SQLiteStore and tunerplugin.hw.__doc__"
-    assert "sqlite3" in loaded_after(f"import conftest\n{code}")
+    assert "sqlite3" in loaded_after(code)
 
 
 def test_unknown_name_is_an_attribute_error() -> None:

@@ -33,7 +33,8 @@ from tunerplugin.search import (
     replay,
     run,
 )
-from tunerplugin.space import ListSpace, Prefix
+from tunerplugin.search.scorer import FloatArray
+from tunerplugin.space import ListSpace, Prefix, Problem, Space
 from tunerplugin.space.constraints import AtMost
 
 ILLEGAL = Outcome(Status.ILLEGAL, reason="refused by VerifyGPUCode")
@@ -276,3 +277,17 @@ def test_illegal_outcomes_are_taught_too() -> None:
     run(tuner, lambda candidates: {c.values: ILLEGAL for c in candidates}, 6, batch=3)
     assert [[e.quality for e in lesson] for lesson in predictor.lessons] == [[None] * 3] * 2
     assert tuner.history.best is None
+
+
+def test_one_at_a_time_explores_as_often_as_the_share_says() -> None:
+    class SmallFirst(PrefixScorer):
+        def rank(self, problem: Problem, space: Space, candidates: Sequence[Prefix]) -> FloatArray:
+            return -np.array([sum(int(value) for value in values) for values in candidates])
+
+    def first(seed: int, explore: float) -> Prefix:
+        options = TunerOptions(explore=explore)
+        tuner = Tuner(PROBLEM, tile_space(), SmallFirst(), seed=seed, options=options)
+        return tuner.ask(1)[0].values
+
+    explored = sum(first(seed, 0.3) != first(seed, 0.0) for seed in range(100))
+    assert 15 <= explored <= 40

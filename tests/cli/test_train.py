@@ -1,0 +1,132 @@
+"""``tunerplugin train`` and ``tunerplugin predict miopen``: small real records, end to end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tunerplugin.cli import main
+from tunerplugin.predictor import Predictor, load_packaged
+from tunerplugin.sources.miopen import parse_key, read_records, space_of
+
+KEY = "256-56-56-1x1-256-56-56-48-0x0-1x1-1x1-0-NCHW-FP32-F"
+#: records as MIOpen writes them
+TEXT = f"""{KEY}=ConvAsm1x1U:1,16,4,64,1,1,4,1;ConvOclDirectFwd1x1:1,64,1,1,1,4,64,2048,0
+64-56-56-1x1-256-56-56-48-0x0-1x1-1x1-0-NCHW-FP32-F=ConvAsm1x1U:1,16,4,64,1,1,4,1
+"""
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    """A text database of a GPU, as MIOpen names it."""
+    path = tmp_path / "gfx906_60.cd.pdb.txt"
+    path.write_text(TEXT)
+    return path
+
+
+def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
+    code = main(argv)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_trains_and_predicts_what_it_learnt(
+    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights, user = tmp_path / "w.safetensors", tmp_path / "gfx906_60.udb.txt"
+    train = ("train", "miopen", str(database), "--out", str(weights), "--epochs", "120")
+    code, out, err = run(capsys, *train, "--format", "json")
+    assert code == 0, err
+    document = json.loads(out)
+    assert (document["examples"], document["left_out"]) == (3, 0)
+    assert document["loss"] < 0.3
+    assert Predictor.load(weights).info.training_data == "3 miopen records of 1 files, seed 0"
+
+    predict = ("predict", "miopen", KEY, "--device", "gfx906_60", "--weights", str(weights))
+    code, out, err = run(capsys, *predict, "--out", str(user), "--format", "json")
+    assert code == 0, err
+    first = {row["solver"]: row for row in json.loads(out)["candidates"]}
+    assert [*first["ConvAsm1x1U"]["values"].values()] == [1, 16, 4, 64, 1, 1, 4, 1]
+    assert first["ConvAsm1x1U"]["values"]["k_mult"] == 16
+    # what was written is what was shown, in MIOpen's own format
+    written = {record.solver: record.values for record in read_records(user)}
+    assert written == {s: tuple(row["values"].values()) for s, row in first.items()}
+
+
+def test_same_seed_same_weights(
+    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [tmp_path / name for name in ("a.safetensors", "b.safetensors", "c.safetensors")]
+    for file, seed in zip(files, ("3", "3", "4"), strict=True):
+        argv = ("train", "miopen", str(database), "--out", str(file), "--epochs", "2")
+        assert run(capsys, *argv, "--seed", seed)[0] == 0
+    first, second, third = (Predictor.load(file).model.state_dict() for file in files)
+    assert all(first[name].equal(second[name]) for name in first)
+    assert not all(first[name].equal(third[name]) for name in first)
+
+
+def test_packaged_weights_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    assert load_packaged("miopen") is not None
+    argv = ("predict", "miopen", KEY, "--device", "gfx906_60", "--solver", "ConvAsm1x1U")
+    code, out, err = run(capsys, *argv, "--top", "5")
+    assert code == 0, err
+    lines = out.splitlines()
+    assert len(lines) == 6 and lines[0].split()[:3] == ["solver", "rank", "probability"]
+    space = space_of("ConvAsm1x1U", parse_key(KEY), True, "gfx906_60")
+    tuples = [tuple(map(int, line.split()[3].split(","))) for line in lines[1:]]
+    assert len(set(tuples)) == 5 and all(space.contains(values) for values in tuples)
+
+
+BAD = [
+    (f"predict miopen {KEY}", "expected a convolution and --device, got key '256"),
+    ("predict miopen --device gfx906_60", "expected a convolution and --device, got key None"),
+    (f"predict miopen {KEY} --device rtx", "expected a device like gfx906_60"),
+    (f"predict miopen {KEY} --device gfx906_60 --solver Conv", "expected a solver among"),
+    (f"predict miopen {KEY} --device gfx906_60 --target llvm", "expected --device, got --target"),
+    ("predict miopen 256-56 --device gfx906_60", "got '256-56'"),
+    (
+        f"predict miopen {KEY} --device gfx906_60 --solver ConvAsm3x3U",
+        "expected a filter of (3, 3), got (1, 1)",
+    ),
+    ("predict net.onnx --top 3", "expected top with miopen as MODEL only, got 3"),
+    ("train miopen nowhere --out w.safetensors", "got 'nowhere'; check the path"),
+    ("train hub . --out w.safetensors", "expected a file, or a folder with */*.json.gz"),
+    ("train hub bad.json --out w.safetensors", "bad.json"),
+    ("train clblast bad.json --out w.safetensors", "expected a list of records in bad.json"),
+    ("train miopen gfx906_60.db.txt --out w.safetensors", "none that today's rules accept"),
+    ("train xgboost x --out w", "expected one of miopen, hub, clblast, got 'xgboost'"),
+]
+
+
+@pytest.mark.parametrize(("line", "part"), BAD)
+def test_bad_input_is_one_sentence(
+    line: str,
+    part: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.onnx").write_text("")
+    (tmp_path / "bad.json").write_text("{}")
+    (tmp_path / "gfx906_60.db.txt").write_text(f"{KEY}=ConvUnknown:1,2\n")
+    code, out, err = run(capsys, *line.split())
+    assert code == 2, err
+    assert out == "" and len(err.strip().splitlines()) == 1
+    assert part in err
+    assert not (tmp_path / "w.safetensors").exists()
+
+
+def test_predicting_does_not_load_torchs_compiler() -> None:
+    """It takes seconds, and an answer is to take less than one after the imports."""
+    code = (
+        "import sys; from tunerplugin.cli import main; "
+        f"main(['predict', 'miopen', '{KEY}', '--device', 'gfx906_60']); "
+        "print('LOADED', 'torch._dynamo' in sys.modules, 'tvm' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "LOADED False False"
