@@ -319,3 +319,9 @@ def extract_tasks(mod: Any, target: Any, params: dict[str, Any]) -> list[Any]:
     if RELAY:
         return list(ms.relay_integration.extract_tasks(mod, target, params))
     return list(ms.relax_integration.extract_tasks(mod, target))
+
+
+if RELAY:
+    from .alias_tags import repair
+
+    repair(tvm.target.Target({"kind": "llvm", "mtriple": host_triple()}))
