@@ -1,4 +1,4 @@
-"""Repair of wrong code that Relay-era TVM generates for CPUs.
+"""Repair of wrong code that Relay-era TVM generates through LLVM.
 
 TVM tells LLVM which bytes of a buffer an instruction touches, by tags for LLVM's type-based alias
 analysis.  The Relay-era build at hand tags a vector access at a *variable* place as if every
@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import tvm
 from tvm import arith, tir
 
-_ENTRY = "target.build.llvm"
+#: TVM's code generators that share the tags
+_ENTRIES = ("target.build.llvm", "target.build.rocm", "target.build.nvptx")
 _ACCESSES = ["tir.BufferLoad", "tir.BufferStore"]
 #: TVM has tags for aligned ranges of at most this many bytes; what is wider has the whole buffer's
 _WIDEST = 1024
@@ -147,25 +148,30 @@ def _tags_are_wrong(target: Any) -> bool:
     return '.b32"' in str(built.get_source("ll"))
 
 
-def repair(target: Any) -> bool:
-    """From now on, compile mistagged programs right; returns whether this TVM needs that.
-
-    Every build of this process for CPUs is covered, by whomever it is asked for.  Programs without
-    contradictory tags are compiled as before.
-
-    Args:
-        target: an LLVM target that this TVM can generate code for
-    """
-    stock = tvm.get_global_func(_ENTRY, allow_missing=True)
-    if stock is None or not _tags_are_wrong(target):
-        return False
-
-    def build(mod: Any, for_target: Any) -> Any:
+def _in_front_of(stock: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def build(mod: Any, target: Any) -> Any:
         functions = {
             name: repaired(function) if isinstance(function, tir.PrimFunc) else function
             for name, function in mod.functions.items()
         }
-        return stock(tvm.IRModule(functions, attrs=mod.attrs), for_target)
+        return stock(tvm.IRModule(functions, attrs=mod.attrs), target)
 
-    tvm.register_func(_ENTRY, build, override=True)
+    return build
+
+
+def repair(target: Any) -> bool:
+    """From now on, compile mistagged programs right; returns whether this TVM needs that.
+
+    Everything that this process builds through LLVM is covered, by whomever it is asked for.
+    Programs without contradictory tags are compiled as before.
+
+    Args:
+        target: an LLVM target that this TVM can generate code for
+    """
+    entries = {name: tvm.get_global_func(name, allow_missing=True) for name in _ENTRIES}
+    if entries[_ENTRIES[0]] is None or not _tags_are_wrong(target):
+        return False
+    for name, stock in entries.items():
+        if stock is not None:
+            tvm.register_func(name, _in_front_of(stock), override=True)
     return True
