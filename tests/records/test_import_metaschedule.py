@@ -309,7 +309,7 @@ def test_public_databases() -> None:
 
 
 @pytest.mark.heavy
-def test_tune_starts_from_them(tmp_path: Path) -> None:
+def test_tune_starts_from_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The fastest imported candidate is measured first, and imported times decide nothing."""
     import tunerplugin
 
@@ -317,7 +317,10 @@ def test_tune_starts_from_them(tmp_path: Path) -> None:
     with SQLiteStore(tmp_path / "records.sqlite") as store:
         import_database(write(tmp_path / "old", SOFTMAX), store)
         seeds = sorted(store.records(method=IMPORTED), key=lambda r: r.outcome.latency_s or 0.0)
-    tunerplugin.tune(softmax(), target, work_dir=tmp_path, trials=3, jobs=1)
+    with caplog.at_level("INFO", "tunerplugin"):
+        tunerplugin.tune(softmax(), target, work_dir=tmp_path, trials=3, jobs=1)
+    assert "starts from 7 imported records" in caplog.text
+    assert "alone" not in caplog.text  # they are not left alone
     with SQLiteStore(tmp_path / "records.sqlite", read_only=True) as store:
         measured = list(store.records(method="ours"))
         assert [r.values for r in measured] == [r.values for r in seeds[:3]]

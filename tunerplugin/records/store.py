@@ -79,18 +79,19 @@ class RecordStore(ABC):
         """Every key with records, and how many."""
         return dict(Counter(record.key for record in self.records()))
 
-    def ignored(self, key: TaskKey) -> dict[str, int]:
+    def ignored(self, key: TaskKey, apart_from: str | None = None) -> dict[str, int]:
         """Records of the same workload that ``records(key)`` leaves out, by the field that differs.
 
         Each counts once, under the first of target, device, compiler and space that differs;
-        a field without any is absent.
+        a field without any is absent.  Those by the method ``apart_from`` do not count.
         """
         counts: Counter[str] = Counter()
         for other, count in self.tasks().items():
             if other.workload == key.workload and other != key:
                 differing = (f for f in _FOREIGN_FIELDS if getattr(other, f) != getattr(key, f))
-                counts[next(differing)] += count
-        return dict(counts)
+                apart = 0 if apart_from is None else self.count(other, apart_from)
+                counts[next(differing)] += count - apart
+        return dict(+counts)
 
     def close(self) -> None:  # noqa: B027  (a store without resources has nothing to close)
         """Release files and locks; calling it twice is harmless."""

@@ -123,6 +123,10 @@ class RecordStoreConformance(ABC):
             store.append(make_record(0, key))
         assert store.ignored(KEY) == {"target": 2, "device": 1, "compiler": 1, "space": 2}
         assert store.ignored(replace(KEY, workload="unknown")) == {}
+        store.append(make_record(1, foreign[2], "imported"))
+        assert store.ignored(KEY)["device"] == 2
+        assert store.ignored(KEY, apart_from="imported")["device"] == 1
+        assert store.ignored(KEY, apart_from="ours") == {"device": 1}
 
     def test_filter_by_method(self, store: RecordStore) -> None:
         """With and without a key."""

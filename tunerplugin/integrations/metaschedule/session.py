@@ -18,7 +18,7 @@ import tvm
 from ...errors import EmptySpaceError, MeasureError
 from ...measure import Measurer, MeasureTask, Request
 from ...outcome import Outcome
-from ...records import Record, RecordStore, TaskKey
+from ...records import IMPORTED, Record, RecordStore, TaskKey
 from ...search import LearningScorer, TunerOptions
 from ...space import Prefix
 from ..compat import ms
@@ -108,7 +108,7 @@ class Session:
     def _tell_of_foreign_records(self) -> None:
         ignored: Counter[str] = Counter()
         for state in self.states:
-            ignored.update(self._store.ignored(state.key))
+            ignored.update(self._store.ignored(state.key, apart_from=IMPORTED))
         for field_name, count in ignored.items():
             _log.warning("left %d records of another %s alone", count, field_name)
 
