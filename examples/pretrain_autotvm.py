@@ -63,8 +63,11 @@ CONV2D = [
 DEPTHWISE = [(32, 56, 3, 1), (64, 28, 3, 2), (96, 28, 5, 1), (144, 14, 3, 1), (256, 7, 3, 1)]
 
 
-def workloads() -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Template and arguments of every task, the templates in turn: a run can be stopped."""
+def workloads(only: str | None) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Template (every one, or ``only``) and arguments of every task.
+
+    The templates take turns, so that a run can be stopped.
+    """
     dense = [(tensor(m, k), tensor(n, k), None, "float32") for m, n, k in DENSE]
     templates = {
         "conv2d_NCHWc.x86": [
@@ -84,7 +87,7 @@ def workloads() -> Iterator[tuple[str, tuple[Any, ...]]]:
     }
     for row in itertools.zip_longest(*templates.values()):
         for name, arguments in zip(templates, row, strict=True):
-            if arguments is not None:
+            if arguments is not None and only in (None, name):
                 yield name, arguments
 
 
@@ -139,13 +142,18 @@ def main() -> None:
     options_parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     options_parser.add_argument("log", type=Path, help="AutoTVM log to add to")
     options_parser.add_argument("--trials", type=int, default=48, help="per task, in all")
+    options_parser.add_argument("--only", help="one template, e.g. dense_nopack.x86")
     options_parser.add_argument("--threads", type=int, default=available_cores())
     options_parser.add_argument("--seed", type=int, default=0)
     options_parser.add_argument("--out", type=Path, help="where to write weights")
     options = options_parser.parse_args()
     logging.getLogger("autotvm").setLevel(logging.WARNING)
     target = tvm.target.Target(host_target(options.threads))
-    for name, arguments in workloads():
+    chosen = list(workloads(options.only))
+    if not chosen:
+        known = ", ".join(sorted({name for name, _ in workloads(None)}))
+        options_parser.error(f"expected --only among {known}, got {options.only!r}")
+    for name, arguments in chosen:
         print(f"{name} {arguments}", flush=True)
         task = autotvm.task.create(name, arguments, target)
         measure(task, options.log, options.trials, options.seed, options.threads)
