@@ -1,4 +1,4 @@
-"""Compiled training kernels, called on torch tensors without copies."""
+"""Compiled training kernels, called on torch tensors, as a rule without copies."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ from .description import MLP
 
 _TILE_BYTES = 192 << 10
 """What a tile may take of a core's second-level cache; the weights need the rest."""
+
+_ALIGNMENT = 64
+"""Bytes to which TVM's runtime wants the data of a tensor aligned; torch aligns what it allocates,
+but not the parts that slices and flattened parameters are."""
 
 _SMALLEST_TILE, _LARGEST_TILE = 16, 64
 """Rows of a tile over all streams: fewer pay for the weights' loads, more leave L1 and L2."""
@@ -75,10 +79,12 @@ def _compiled(plan: Plan, wanted: tuple[bool, bool] | None) -> Any:
     return tvm.compile(func, target=_host()[0])[name]
 
 
-def _call(kernel: Any, tensors: Sequence[Tensor]) -> None:
+def _call(kernel: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+    """Inputs are copied where they are a part of something else that TVM takes for misaligned."""
     from tvm.runtime import from_dlpack
 
-    kernel(*[from_dlpack(tensor.detach()) for tensor in tensors])
+    aligned = [t if t.data_ptr() % _ALIGNMENT == 0 else t.clone() for t in inputs]
+    kernel(*[from_dlpack(tensor.detach()) for tensor in (*aligned, *outputs)])
 
 
 def run_forward(
@@ -94,7 +100,7 @@ def run_forward(
         rows, tiles = plan.knobs.rows, plan.tiles(batch)
         kept = tuple(x.new_empty((tiles, rows, width)) for _, _, width in plan.kept)
     given = () if directions is None else (directions,)
-    _call(_compiled(plan, None), [x, *parameters, *given, y, *kept])
+    _call(_compiled(plan, None), [x, *parameters, *given], [y, *kept])
     return y, kept
 
 
@@ -113,5 +119,5 @@ def run_backward(
     if x.shape[0] and any(wanted):
         given = () if directions is None else (directions,)
         results = [*found] if dx is None else [dx, *found]
-        _call(_compiled(plan, wanted), [x, *parameters, *given, dy, *kept, *results])
+        _call(_compiled(plan, wanted), [x, *parameters, *given, dy, *kept], results)
     return dx, found

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from tunerplugin.errors import InputError
 
-from .cpu.training_plan import Streams, TrainingKnobs
+from .cpu.training_plan import Plan, Streams, TrainingKnobs
 from .description import MLP, Activation
-from .torch_autograd import Forward, Taylor
+from .graph.activations import SOFTPLUS_THRESHOLD
+from .torch_autograd import Forward, Taylor, unfused
 from .torch_kernels import make_plan, run_forward
 
 
@@ -58,6 +59,7 @@ class FusedMLP(nn.Module):
 
     Gradients are deterministic for given knobs.  Derivatives of input gradients (a loss on dy/dx)
     are fused too; beyond that see ``torch_autograd``, and ``derivatives`` for PINNs.
+    ``torch.export`` and ``torch.jit.trace`` see torch's own operations, for ``FuseMLP`` and others.
 
     >>> net = FusedMLP(MLP.of((2, 64, 64, 1), "tanh"))
     >>> net(torch.zeros(5, 2)).shape
@@ -81,8 +83,11 @@ class FusedMLP(nn.Module):
         """A fused module that shares the ``Linear`` layers of ``sequential``, nested ones too.
 
         Activations: ReLU, LeakyReLU, SiLU, GELU, Tanh, Sigmoid, Softplus, Identity, and ``Sine``
-        and ``Exponential`` of this file.  Raises ``InputError`` for anything else.
+        and ``Exponential`` of this file.  Raises ``InputError`` for anything else, subclasses with
+        a forward of their own and modules with hooks among it.
         """
+        if not isinstance(sequential, nn.Sequential):
+            raise InputError(f"expected a Sequential, got {type(sequential).__name__}")
         linears: list[nn.Linear] = []
         activations: list[Activation] = []
         for module in _flat(sequential):
@@ -105,7 +110,8 @@ class FusedMLP(nn.Module):
                 raise InputError(f"expected layers that fit each other, got {before} and {after}")
         widths = (linears[0].in_features, *(linear.out_features for linear in linears))
         bias = tuple(linear.bias is not None for linear in linears)
-        made = cls(MLP(widths, tuple(activations), bias), knobs)
+        with torch.device("meta"):  # no numbers drawn for layers that are replaced
+            made = cls(MLP(widths, tuple(activations), bias), knobs)
         made.layers = nn.ModuleList(linears)
         return made
 
@@ -113,15 +119,9 @@ class FusedMLP(nn.Module):
         """y (..., out) of x (..., in).  Raises ``InputError`` for other than float32 on CPU."""
         rows = self._rows(x)
         parameters = self._parameters_in_order()
-        tracked = torch.is_grad_enabled() and any(
-            tensor.requires_grad for tensor in (rows, *parameters)
-        )
-        if tracked:
-            y: Tensor = Forward.apply(  # type: ignore[no-untyped-call]
-                self._plan, rows, *parameters
-            )
-        else:
-            y = run_forward(self._plan.recomputing, rows, parameters)[0][0]
+        if torch.compiler.is_exporting() or torch.jit.is_tracing():
+            return unfused(self.mlp, x, parameters)
+        y = _fused(self._plan, rows, parameters)
         return y.reshape(*x.shape[:-1], self.mlp.widths[-1])
 
     def derivatives(
@@ -161,12 +161,19 @@ class FusedMLP(nn.Module):
         if directions is None:
             columns = [column for column, order in enumerate(orders) if order]
             if not columns or len(orders) > width:
-                raise InputError(f"expected orders for at most {width} columns, got {orders}")
+                raise InputError(
+                    f"expected an order for each of at most {width} columns, at least one of them "
+                    f"1 or 2, got {tuple(orders)}"
+                )
             return torch.eye(width)[columns].contiguous()
         if tuple(directions.shape) != (len(orders), width) or 0 in orders:
             raise InputError(
                 f"expected directions of shape ({len(orders)}, {width}), an order of 1 or 2 for "
                 f"each, got {tuple(directions.shape)} and {tuple(orders)}"
+            )
+        if directions.requires_grad:
+            raise InputError(
+                "expected directions that are constants, got some that need a gradient"
             )
         return directions.to(torch.float32).contiguous()
 
@@ -192,12 +199,43 @@ class FusedMLP(nn.Module):
         return [parameter.contiguous() for parameter in found]
 
 
+@torch.compiler.disable  # it would trace the compilation of the kernel, only to give up
+def _fused(plan: Plan, rows: Tensor, parameters: list[Tensor]) -> Tensor:
+    """y (batch, out), tracked if anything is."""
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (rows, *parameters)):
+        tracked: Tensor = Forward.apply(plan, rows, *parameters)  # type: ignore[no-untyped-call]
+        return tracked
+    return run_forward(plan.recomputing, rows, parameters)[0][0]
+
+
 def _flat(sequential: nn.Sequential) -> Iterator[nn.Module]:
     for module in sequential:
+        _check_hooks(module)
         if isinstance(module, nn.Sequential):
             yield from _flat(module)
         else:
+            _check_forward(module)
             yield module
+
+
+def _check_hooks(module: nn.Module) -> None:
+    """A hook may change what goes in or comes out, and no kernel calls it."""
+    if module._forward_pre_hooks or module._forward_hooks:
+        raise InputError(
+            f"expected modules without forward hooks, got one on {module}; remove it "
+            "(weight_norm and spectral_norm: use those of torch.nn.utils.parametrizations)"
+        )
+
+
+def _check_forward(module: nn.Module) -> None:
+    """A subclass of one of torch's modules that computes something else is none of them."""
+    torchs = (base for base in type(module).__mro__ if base.__module__.startswith("torch.nn."))
+    base = next(torchs, nn.Module)
+    if base is not nn.Module and type(module).forward is not base.forward:
+        raise InputError(
+            f"expected torch's own {base.__name__}, got {type(module).__name__} with a forward "
+            "of its own; split the network there"
+        )
 
 
 def _activation_of(module: nn.Module) -> Activation:
@@ -216,7 +254,7 @@ def _activation_of(module: nn.Module) -> Activation:
             return Activation("tanh")
         case nn.Sigmoid():
             return Activation("sigmoid")
-        case nn.Softplus() if module.beta == 1:
+        case nn.Softplus() if module.beta == 1 and module.threshold >= SOFTPLUS_THRESHOLD:
             return Activation("softplus")
         case Sine():
             return Activation("sine", module.omega)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import tvm
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from tunerplugin.schedules.fused_mlp.cpu.plan import Block, Plan, default_knobs
 from tunerplugin.schedules.fused_mlp.description import FUNCTIONS
 from tunerplugin.schedules.fused_mlp.packing import numpy_dtype
 from tunerplugin.schedules.fused_mlp.template import ENTRY, FusedKernel, knobs_of
+from tunerplugin.schedules.fused_mlp.torch_autograd import unfused
 from tunerplugin.space import Prefix, Space
 from tunerplugin.testing import SpaceConformance
 
@@ -80,8 +82,20 @@ def exact(mlp: MLP, layers: list[tuple[Array, Array | None]], x: Array) -> Array
     return tensors[-1]
 
 
+def in_float32(mlp: MLP, layers: list[tuple[Array, Array | None]], x: Array) -> Array:
+    """What torch makes of it in float32."""
+    arrays = [a for weight, bias in layers for a in (weight.T, bias) if a is not None]
+    tensors = (torch.from_numpy(np.array(a, np.float32)) for a in (x, *arrays))
+    result: Array = unfused(mlp, next(tensors), list(tensors)).numpy()
+    return result
+
+
 def run(kernel: FusedKernel, built: Any, batch: int, seed: int) -> None:
-    """One call, checked; the row behind the output's end must stay as it was."""
+    """One call, checked; the row behind the output's end must stay as it was.
+
+    What the network amplifies rounding errors by is taken from torch's in float32: eleven layers
+    with an exponential and a sine among them pass the tolerance now and then.
+    """
     mlp, rng = kernel.mlp, np.random.default_rng(seed)
     dtype = numpy_dtype(mlp.dtype)
     layers = parameters(mlp, rng)
@@ -91,8 +105,12 @@ def run(kernel: FusedKernel, built: Any, batch: int, seed: int) -> None:
     built[ENTRY](*map(tvm.runtime.tensor, (x, *kernel.pack(layers))), y)
     got, expected = room.numpy().astype(np.float64), exact(mlp, layers, x)
     assert (got[batch] == 7).all()
-    error = np.abs(got[:batch] - expected).max() / max(1, np.abs(expected).max())
-    assert error <= TOLERANCE[mlp.dtype]
+    scale = max(1, np.abs(expected).max())
+    error, rounding = (
+        np.abs(result - expected).max() / scale
+        for result in (got[:batch], in_float32(mlp, layers, x))
+    )
+    assert error <= TOLERANCE[mlp.dtype] + 8 * rounding
 
 
 def compiled(kernel: FusedKernel) -> Any:

@@ -127,6 +127,58 @@ def test_shapes() -> None:
     assert torch.equal(net.layers[0].weight.grad, torch.zeros(8, 3))
 
 
+def test_parts_of_other_tensors() -> None:
+    """Slices of a data set and flattened parameters start anywhere in memory."""
+    torch_net = sequential()
+    net = FusedMLP.from_sequential(torch_net)
+    data = rows(40, 3)
+    flat = nn.utils.parameters_to_vector(torch_net.parameters())
+    shifted = torch.cat([flat.new_zeros(1), flat]).detach()[1:]
+    nn.utils.vector_to_parameters(shifted, torch_net.parameters())
+    x, weight = data[1:20].requires_grad_(), rows(20, 2, 1)[1:]
+    found = torch.autograd.grad(net(x), [x, *net.parameters()], weight)
+    expected = torch.autograd.grad(torch_net(x), [x, *net.parameters()], weight)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    assert net(data[1:20]).shape == net.derivatives(data[1:20], (2,)).value.shape
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_export_has_torchs_operations() -> None:
+    net, x = network(MLP.of((3, 8, 2), "relu")), rows(5, 3)
+    batch = torch.export.Dim("batch", min=2)
+    exported = torch.export.export(net, (x,), dynamic_shapes=({0: batch},))
+    torch.testing.assert_close(exported.module()(rows(7, 3)), net(rows(7, 3)))
+    traced = torch.jit.trace(net, (x,), check_trace=False)  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(traced(rows(7, 3)), net(rows(7, 3)))
+
+
+def test_from_sequential_draws_no_numbers() -> None:
+    torch_net, state = sequential(), torch.get_rng_state()
+    FusedMLP.from_sequential(torch_net)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+class Doubled(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 2 * super().forward(x)
+
+
+def test_modules_that_compute_something_else() -> None:
+    """They were taken for torch's own, and the result was another one."""
+    with pytest.raises(InputError, match="Softplus.beta=1.0, threshold=2"):
+        FusedMLP.from_sequential(nn.Sequential(nn.Linear(2, 2), nn.Softplus(threshold=2)))
+    with pytest.raises(InputError, match="torch's own Linear, got Doubled"):
+        FusedMLP.from_sequential(nn.Sequential(Doubled(2, 2)))
+    hooked = nn.Linear(2, 2)
+    hooked.register_forward_hook(lambda module, given, result: 2 * result)
+    with pytest.raises(InputError, match="expected modules without forward hooks, got one on"):
+        FusedMLP.from_sequential(nn.Sequential(hooked))
+    weight_norm = nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))
+    torch_net, x = nn.Sequential(weight_norm), rows(5, 2)
+    net = FusedMLP.from_sequential(torch_net)
+    torch.testing.assert_close(net(x), torch_net(x))
+
+
 def test_what_is_refused() -> None:
     net = network(MLP.of((3, 8, 2), "relu"))
     with pytest.raises(InputError, match="expected 3 columns, got a tensor of shape"):
@@ -143,3 +195,9 @@ def test_what_is_refused() -> None:
         FusedMLP.from_sequential(nn.Sequential(nn.Linear(2, 3), nn.Linear(2, 2)))
     with pytest.raises(InputError, match="expected at least one Linear layer"):
         FusedMLP.from_sequential(nn.Sequential())
+    with pytest.raises(InputError, match="expected a Sequential, got Linear"):
+        FusedMLP.from_sequential(nn.Linear(2, 2))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="at least one of them 1 or 2, got .0, 0"):
+        net.derivatives(rows(4, 3), (0, 0))
+    with pytest.raises(InputError, match="expected directions that are constants"):
+        net.derivatives(rows(4, 3), (1,), torch.ones(1, 3, requires_grad=True))
