@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sources.test_miopen_records import make_sqlite
 from tunerplugin.cli import main
 from tunerplugin.predictor import Predictor, load_packaged
 from tunerplugin.sources.miopen import parse_key, read_records, space_of
@@ -42,7 +43,7 @@ def test_trains_and_predicts_what_it_learnt(
     code, out, err = run(capsys, *train, "--format", "json")
     assert code == 0, err
     document = json.loads(out)
-    assert (document["examples"], document["left_out"]) == (3, 0)
+    assert (document["examples"], document["left_out"]) == (3, {})
     assert document["loss"] < 0.3
     assert Predictor.load(weights).info.training_data == "3 miopen records of 1 files, seed 0"
 
@@ -55,6 +56,36 @@ def test_trains_and_predicts_what_it_learnt(
     # what was written is what was shown, in MIOpen's own format
     written = {record.solver: record.values for record in read_records(user)}
     assert written == {s: tuple(row["values"].values()) for s, row in first.items()}
+
+
+def test_what_is_left_out_is_told(
+    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lines that say nothing here, in a folder with a user's database of the SQLite kind."""
+    huge = KEY.replace("256-56", f"{1 << 40}-56", 1)
+    database.write_text(
+        TEXT
+        + f"{KEY}=ConvBinWinogradRxSf2x3:7;ConvAsm1x1U:1,2\n{huge}=ConvAsm1x1U:1,16,4,64,1,1,4,1\n"
+        + f"{KEY}=ConvAsm1x1U:4,4,1,64,1,1,1,1;ConvAsm3x3U:1,1,1\r\n"
+    )
+    make_sqlite(tmp_path / "gfx906_60_1.1.0.udb")
+    weights = tmp_path / "w.safetensors"
+    train = ("train", "miopen", str(tmp_path), "--out", str(weights), "--epochs", "1")
+    code, out, err = run(capsys, *train, "--format", "json")
+    assert code == 0, err
+    document = json.loads(out)
+    assert document["examples"] == 5
+    assert document["left_out"] == {
+        "unknown solver": 2,
+        "wrong arity": 2,
+        "malformed problem": 2,
+        "tuple that today's rules refuse": 1,
+        "problem that the solver cannot compute": 1,
+        "3-D problem": 1,
+        "malformed values": 1,
+    }
+    code, out, err = run(capsys, *train)
+    assert code == 0 and "2 left out: wrong arity" in out.splitlines()
 
 
 def test_same_seed_same_weights(
@@ -81,6 +112,32 @@ def test_packaged_weights_answer(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(set(tuples)) == 5 and all(space.contains(values) for values in tuples)
 
 
+def test_solvers_without_a_legal_tuple_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first layer of ResNet, one image: its 147 sums are no multiple of four."""
+    key = "3-224-224-7x7-64-112-112-1-3x3-2x2-1x1-0-NCHW-FP32-F"
+    argv = ("predict", "miopen", key, "--device", "gfx906_60", "--format", "json")
+    code, out, err = run(capsys, *argv, "--out", str(tmp_path / "gfx906_60.udb.txt"))
+    assert code == 0, err
+    document = json.loads(out)
+    assert [row["solver"] for row in document["candidates"]] == ["ConvOclDirectFwd"]
+    assert document["no_legal_tuple"] == ["ConvHipImplicitGemmV4R4Fwd"]
+    assert err == "no tuple is legal for: ConvHipImplicitGemmV4R4Fwd\n"
+    assert [r.solver for r in read_records(tmp_path / "gfx906_60.udb.txt")] == ["ConvOclDirectFwd"]
+
+
+def test_more_tuples_than_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ("predict", "miopen", KEY, "--device", "gfx906_60", "--format", "json")
+    solver = ("--solver", "ConvHipImplicitGemmV4R4Fwd", "--top", "100000")
+    code, out, err = run(capsys, *argv, *solver)
+    assert code == 0, err
+    space = space_of("ConvHipImplicitGemmV4R4Fwd", parse_key(KEY), True, "gfx906_60")
+    found = [tuple(row["values"].values()) for row in json.loads(out)["candidates"]]
+    assert sorted(found) == sorted(space.enumerate())
+
+
+RESNET = "3-224-224-7x7-64-112-112-1-3x3-2x2-1x1-0-NCHW-FP32-F"
 BAD = [
     (f"predict miopen {KEY}", "expected a convolution and --device, got key '256"),
     ("predict miopen --device gfx906_60", "expected a convolution and --device, got key None"),
@@ -92,12 +149,21 @@ BAD = [
         f"predict miopen {KEY} --device gfx906_60 --solver ConvAsm3x3U",
         "expected a filter of (3, 3), got (1, 1)",
     ),
+    (f"predict miopen {KEY.replace('NCHW', 'NHWC')} --device gfx906_60", "none can; name another"),
+    (f"predict miopen {KEY} --device gfx1201_64", "computes on gfx1201_64"),
+    (f"predict miopen {'9' * 5000}-{KEY} --device gfx906_60", "write it as MIOpen's databases do"),
+    (f"predict miopen {KEY.replace('56-48', '57-48')} --device gfx906_60", "a width of 56 from 56"),
+    (
+        f"predict miopen {RESNET} --device gfx906_60 --solver ConvHipImplicitGemmV4R4Fwd",
+        "no tuple is legal for ConvHipImplicitGemmV4R4Fwd; name another convolution or solver",
+    ),
     ("predict net.onnx --top 3", "expected top with miopen as MODEL only, got 3"),
     ("train miopen nowhere --out w.safetensors", "got 'nowhere'; check the path"),
     ("train hub . --out w.safetensors", "expected a file, or a folder with */*.json.gz"),
     ("train hub bad.json --out w.safetensors", "bad.json"),
     ("train clblast bad.json --out w.safetensors", "expected a list of records in bad.json"),
     ("train miopen gfx906_60.db.txt --out w.safetensors", "none that today's rules accept"),
+    ("train miopen gfx906_60.ufdb.txt --out w.safetensors", "1 left out: malformed values"),
     ("train xgboost x --out w", "expected one of miopen, hub, clblast, got 'xgboost'"),
 ]
 
@@ -114,6 +180,8 @@ def test_bad_input_is_one_sentence(
     (tmp_path / "net.onnx").write_text("")
     (tmp_path / "bad.json").write_text("{}")
     (tmp_path / "gfx906_60.db.txt").write_text(f"{KEY}=ConvUnknown:1,2\n")
+    find = f"{KEY}=ConvAsm1x1U:0.12,0,miopenConvolutionFwdAlgoDirect\n"
+    (tmp_path / "gfx906_60.ufdb.txt").write_text(find)
     code, out, err = run(capsys, *line.split())
     assert code == 2, err
     assert out == "" and len(err.strip().splitlines()) == 1

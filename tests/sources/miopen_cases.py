@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from hypothesis import assume
 from hypothesis import strategies as st
 
 from tests.sources import miopen_rules as said_again
@@ -12,6 +13,8 @@ from tunerplugin.sources.miopen import ConvProblem, Solver
 from tunerplugin.space import Prefix
 
 SIZES = st.sampled_from([1, 2, 3, 4, 6, 7, 8, 12, 16, 28, 30, 32, 56, 64, 80, 96, 192, 256, 2048])
+#: what the matrix product of ConvHipImplicitGemmV4R1Fwd can divide
+SIXTEENS = st.sampled_from([16, 32, 48, 64, 80, 96, 128, 192, 256, 2048])
 EXTENTS = st.sampled_from([1, 2, 3, 5, 7, 8, 13, 14, 16, 17, 28, 32, 33, 56, 112, 230])
 
 
@@ -20,25 +23,30 @@ def problems(draw: st.DrawFn, solver: Solver) -> ConvProblem:
     """Problems that a solver can compute."""
     y, x = solver.filter_size or draw(st.sampled_from([(3, 3), (5, 5), (1, 7), (7, 7), (4, 12)]))
     groups = draw(st.sampled_from([1, 1, 2, 4])) if solver.grouped else 1
-    stride = draw(st.sampled_from([1, 1, 2]))
-    return ConvProblem(
-        c=draw(SIZES) * groups,
+    strides = draw(st.sampled_from(solver.strides or [(1, 1), (1, 1), (2, 2)]))
+    most = min(y - strides[0], x - strides[1], y // 2)
+    pads = (max(most, 0),) * 2 if solver.padding is None else (solver.padding,) * 2
+    sizes = SIXTEENS if solver.name == "ConvHipImplicitGemmV4R1Fwd" else SIZES
+    problem = ConvProblem(
+        c=draw(sizes) * groups,
         h=draw(EXTENTS),
         w=draw(EXTENTS),
         y=y,
         x=x,
-        k=draw(SIZES) * groups,
+        k=draw(sizes) * groups,
         ho=draw(EXTENTS),
         wo=draw(EXTENTS),
-        n=draw(SIZES),
-        pad_h=y // 2,
-        pad_w=x // 2,
-        stride_h=stride,
-        stride_w=stride,
+        n=draw(sizes),
+        pad_h=pads[0],
+        pad_w=pads[1],
+        stride_h=strides[0],
+        stride_w=strides[1],
         dtype=draw(st.sampled_from(solver.dtypes)),
         direction=draw(st.sampled_from(solver.directions)),
         groups=groups,
     )
+    assume(not solver.unsuitable(problem))
+    return problem
 
 
 def reference(problem: ConvProblem, solver: Solver, isa: str) -> Callable[[tuple[int, ...]], bool]:

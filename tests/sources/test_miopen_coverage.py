@@ -44,7 +44,8 @@ def test_what_was_recorded_is_legal(tmp_path: Path) -> None:
     """On a sample.
 
     Outside lie tuples tuned under older rules (on gfx803 mostly), and a few of searches that failed
-    and of tiles that MIOpen corrects, under the OpenCL solvers.
+    and of tiles that MIOpen corrects, under the OpenCL solvers.  A few problems MIOpen has
+    refused since (tensors of 2 GiB, a stride of four).
     """
     path = tmp_path / "sample.tsv"
     with lzma.open(DATA / "perf.tsv.xz", "rt") as file:
@@ -52,13 +53,15 @@ def test_what_was_recorded_is_legal(tmp_path: Path) -> None:
         path.write_text(header + "".join(islice(file, 0, None, 149)))
     held: Counter[str] = Counter()
     total: Counter[str] = Counter()
+    unsuitable = 0
     for (solver, source), count in coverage(read_records(path)).items():
-        assert not count.unsuitable
         age = "gfx803" if source.startswith("gfx803") else "later"
         held[age] += count.held
         total[age] += count.total
+        unsuitable += count.unsuitable
         if age == "later" and not solver.startswith("ConvOcl"):
-            assert count.held == count.total, (solver, source)
+            assert count.held == count.total - count.unsuitable, (solver, source)
+    assert unsuitable <= 0.001 * total.total()
     assert total["later"] > 2000
     assert held["later"] >= 0.998 * total["later"]
     assert held["gfx803"] >= 0.97 * total["gfx803"]

@@ -12,6 +12,7 @@ from tunerplugin.errors import InputError
 from tunerplugin.sources.miopen import (
     Conv3dError,
     ConvProblem,
+    check_sizes,
     describe,
     format_key,
     parse_device,
@@ -100,13 +101,19 @@ def test_other_layouts_are_named_three_times() -> None:
         KEY.replace("_g3", "_g7"),
         KEY.replace("_g3", "_g0"),
         KEY.replace("14-13", "14--3"),
+        KEY.replace("60-14", "2147483648-14"),
+        KEY.replace("60-14", "9" * 5000 + "-14"),
+        KEY.replace("60-14", "\u0666\u0660-14"),  # digits, but not MIOpen's
+        KEY.replace("_g3", "_g" + "3" * 5000),
     ],
 )
 def test_what_is_no_key_is_refused(key: str) -> None:
     with pytest.raises(InputError) as refusal:
         parse_key(key)
     assert not isinstance(refusal.value, Conv3dError)
-    assert str(refusal.value).startswith("expected")
+    message = str(refusal.value)
+    assert message.startswith("expected") and len(message) < 400
+    assert ", got " in message and ";" in message  # what to do
 
 
 def test_3d_keys_are_recognised() -> None:
@@ -139,6 +146,25 @@ def test_output_sizes_undo_each_other(
     assert output_size(size + stride - 1, filter_, pad, stride, dilation, "F") == out
     assert output_size(size + stride, filter_, pad, stride, dilation, "F") == out + 1
     assert output_size(out, filter_, pad, stride, dilation, "W") == size
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("3-224-224-7x7-64-112-112-1-3x3-2x2-1x1-0-NCHW-FP32-F", ""),
+        ("64-28-28-3x3-32-55-56-4-1x1-2x2-1x1-0-NCHW-FP16-B", ""),  # both sizes give 28
+        ("4-2-2-3x3-3-1-1-512-0x0-2x2-1x1-0-NCHW-FP32-F", ""),  # MIOpen rounds up to one pixel
+        ("64-28-28-3x3-32-57-56-4-1x1-2x2-1x1-0-NCHW-FP16-B", "a height of 29 from 57, got 28"),
+        ("64-28-28-3x3-32-28-14-4-1x1-1x2-1x1-0-NCHW-FP16-W", "a width of 7 from 14, got 28"),
+        ("4-8-8-3x3-4-8-8-1-1x1-1x1-2x2-0-NCHW-FP32-F", "a height of 6 from 8, got 8"),
+    ],
+)
+def test_output_sizes_are_checked(key: str, said: str) -> None:
+    if not said:
+        check_sizes(parse_key(key))
+        return
+    with pytest.raises(InputError, match=f"expected {said}"):
+        check_sizes(parse_key(key))
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from tunerplugin.sources.miopen import (
     RuledSpace,
     describe,
     parse_key,
+    solvers_for,
     space_of,
     training_steps,
 )
@@ -146,6 +147,25 @@ def test_counts_of_searched_ranges() -> None:
 @pytest.mark.parametrize(
     ("name", "key", "said"),
     [
+        ("ConvAsm1x1U", "4-8-8-1x1-4-10-10-1-1x1-1x1-1x1-0-NCHW-FP32-F", "padding of 0"),
+        ("ConvAsm1x1UV2", "4-8-8-1x1-4-8-8-1-0x0-1x1-1x1-0-NCHW-FP32-F", "strides"),
+        ("ConvAsm3x3U", "4-8-8-3x3-4-4-4-1-1x1-2x2-1x1-0-NCHW-FP32-F", "strides"),
+        ("ConvAsm3x3U", "3-8-8-3x3-4-8-8-1-1x1-1x1-1x1-0-NCHW-FP32-F", "in fours per group"),
+        ("ConvAsmBwdWrW3x3", "4-6-6-3x3-4-8-8-1-0x0-1x1-1x1-0-NCHW-FP32-W", "padding of 1"),
+        ("ConvOclDirectFwd", "4-8-8-1x1-4-8-8-1-0x0-1x1-1x1-0-NCHW-FP32-F", "a filter of 3x3"),
+        ("ConvOclDirectFwd", "4-9-9-3x3-4-5-5-1-0x0-1x1-2x2-0-NCHW-FP32-F", "no dilation"),
+        ("ConvOclBwdWrW2<1>", "4-8-8-3x3-4-8-8-1-1x1-1x1-1x1-0-NCHW-FP32-W", "other than"),
+        ("ConvOclBwdWrW2<2>", "4-8-8-5x5-4-8-8-1-2x2-1x1-1x1-0-NCHW-FP32-W", "batch of at least 2"),
+        (
+            "ConvHipImplicitGemmV4R1Fwd",
+            "16-8-8-1x1-16-8-8-1-0x0-1x1-1x1-0-NCHW-FP32-F",
+            "images in eights",
+        ),
+        (
+            "ConvHipImplicitGemmV4R4Fwd",
+            "64-512-512-3x3-64-512-512-64-1x1-1x1-1x1-0-NCHW-FP32-F",
+            "below 2 GiB",
+        ),
         ("ConvAsm3x3U", "4-8-8-1x1-4-8-8-1-0x0-1x1-1x1-0-NCHW-FP32-F", "filter"),
         ("ConvAsm1x1U", "4-8-8-1x1-4-8-8-1-0x0-1x1-1x1-0-NCHW-FP32-W", "direction"),
         ("ConvAsm1x1U", "4-8-8-1x1-4-8-8-1-0x0-1x1-1x1-0-NCHW-BF16-F", "data type"),
@@ -157,6 +177,21 @@ def test_counts_of_searched_ranges() -> None:
 def test_unsuitable_problems_are_refused_in_a_sentence(name: str, key: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         space_of(name, parse_key(key))
+
+
+def test_solvers_of_a_device() -> None:
+    """Assembly is for GCN and CDNA; a GPU that nobody recorded gets what runs anywhere."""
+    pointwise = parse_key("64-28-28-1x1-64-28-28-32-0x0-1x1-1x1-0-NCHW-FP32-F")
+    gemms = ["ConvHipImplicitGemmV4R1Fwd", "ConvHipImplicitGemmV4R4Fwd"]
+    assert solvers_for(pointwise, "gfx906_60") == ["ConvAsm1x1U", "ConvOclDirectFwd1x1", *gemms]
+    assert solvers_for(pointwise, "gfx1030_36") == gemms
+    assert solvers_for(pointwise) == solvers_for(pointwise, "gfx906_60")
+    assert solvers_for(pointwise, "gfx1201_64") == []
+    square = parse_key("64-28-28-3x3-64-28-28-32-1x1-1x1-1x1-0-NCHW-FP32-F")
+    assert solvers_for(square, "gfx942_304") == ["ConvOclDirectFwd", *gemms]
+    assert solvers_for(square, "gfx1201_64") == ["ConvOclDirectFwd"]
+    with pytest.raises(InputError, match="expected an instruction set gfx8 or gfx9.., got gfx1030"):
+        space_of("ConvAsm1x1U", pointwise, device="gfx1030_36")
 
 
 def test_training_steps_tell_the_decisions() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from . import exits, options, render
 
 if TYPE_CHECKING:
     from ..predictor import Predictor
+    from ..sources.miopen import ConvProblem
 
 WORD = "miopen"
 """What stands for MODEL."""
@@ -52,21 +54,8 @@ def run(args: argparse.Namespace) -> int:
     from ..sources import miopen
 
     problem = miopen.parse_key(args.key)
-    solvers = [args.solver] if args.solver else miopen.solvers_for(problem)
-    if not solvers:
-        raise InputError(
-            f"expected a convolution that one of {', '.join(miopen.SOLVERS)} computes, got "
-            f"{args.key!r}"
-        )
-    spaces = {s: miopen.space_of(s, problem, True, args.device) for s in solvers}
-    chooser = miopen.Chooser(_predictor(args.weights, args.seed))
-    rows: list[dict[str, Any]] = []
-    for solver, space in spaces.items():
-        found = chooser.choose(problem, solver, args.device, args.top or 1)
-        for rank, candidate in enumerate(found, 1):
-            values = dict(zip(space.names, candidate.values, strict=True))
-            share = math.exp(candidate.log_probability)
-            rows.append({"solver": solver, "rank": rank, "probability": share, "values": values})
+    miopen.check_sizes(problem)
+    rows, left_out = _candidates(problem, args)
     if args.out is not None:
         first = [(problem, r["solver"], [*r["values"].values()]) for r in rows if r["rank"] == 1]
         miopen.write_user_db(Path(args.out), first)
@@ -76,10 +65,40 @@ def run(args: argparse.Namespace) -> int:
         "device": args.device,
         "status": "done",
         "candidates": rows,
+        "no_legal_tuple": left_out,
         "out": None if args.out is None else str(args.out),
     }
     render.emit(args.format, document, _table(rows))
+    if left_out and not args.quiet:
+        print(f"no tuple is legal for: {', '.join(left_out)}", file=sys.stderr)
     return exits.DONE
+
+
+def _candidates(
+    problem: ConvProblem, args: argparse.Namespace
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Rows for the solver named, or for each that can compute it; and those that no tuple fits."""
+    from ..sources import miopen
+
+    named = args.solver is not None
+    solvers = [args.solver] if named else miopen.solvers_for(problem, args.device)
+    spaces = {s: miopen.space_of(s, problem, True, args.device) for s in solvers}
+    left_out = [solver for solver, space in spaces.items() if not space.allows(())]
+    if len(left_out) == len(solvers):
+        tried = f"no tuple is legal for {', '.join(left_out)}" if solvers else "none can"
+        raise InputError(
+            f"expected a convolution that a solver known here computes on {args.device}, got "
+            f"{args.key!r}: {tried}; name another convolution{' or solver' if named else ''}"
+        )
+    chooser = miopen.Chooser(_predictor(args.weights, args.seed))
+    rows: list[dict[str, Any]] = []
+    for solver in (s for s in solvers if s not in left_out):
+        found = chooser.choose(problem, solver, args.device, args.top or 1)
+        for rank, candidate in enumerate(found, 1):
+            values = dict(zip(spaces[solver].names, candidate.values, strict=True))
+            share = math.exp(candidate.log_probability)
+            rows.append({"solver": solver, "rank": rank, "probability": share, "values": values})
+    return rows, left_out
 
 
 def _predictor(weights: Path | None, seed: int) -> Predictor:

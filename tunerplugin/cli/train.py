@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,8 +32,9 @@ class Source(NamedTuple):
 def _miopen(files: list[Path], seed: int, settings: dict[str, int], on_step: OnStep) -> Trained:
     from ..sources import miopen
 
-    records = [record for file in files for record in miopen.read_records(file)]
-    return miopen.train(records, seed, on_step=on_step, **settings)
+    skipped: Counter[str] = Counter()
+    records = [record for file in files for record in miopen.read_records(file, skipped)]
+    return miopen.train(records, seed, on_step=on_step, skipped=skipped, **settings)
 
 
 def _hub(files: list[Path], seed: int, settings: dict[str, int], on_step: OnStep) -> Trained:
@@ -50,7 +52,7 @@ def _clblast(files: list[Path], seed: int, settings: dict[str, int], on_step: On
 
 
 SOURCES = {
-    "miopen": Source(("*.tsv*", "*.db", "*.db.*", "*db.txt*"), _miopen),
+    "miopen": Source(("*.tsv*", "*.db", "*.db.*", "*.udb", "*db.txt*"), _miopen),
     "hub": Source(("*/*.json.gz",), _hub),
     "clblast": Source(("*.json",), _clblast),
 }
@@ -94,16 +96,17 @@ def run(args: argparse.Namespace, guard: StopGuard) -> int:
         "source": args.source,
         "status": "done",
         "examples": trained.examples,
-        "left_out": trained.left_out,
+        "left_out": dict(trained.left_out.most_common()),
         "loss": trained.loss,
         "seconds": time.monotonic() - begin,
         "out": str(args.out),
     }
-    text = (
-        f"trained on {trained.examples} records in {document['seconds']:.0f} s "
-        f"({trained.left_out} left out), loss {trained.loss:.3f}; wrote {args.out}"
+    lines = [f"{count} left out: {why}" for why, count in trained.left_out.most_common()]
+    lines.append(
+        f"trained on {trained.examples} records in {document['seconds']:.0f} s, "
+        f"loss {trained.loss:.3f}; wrote {args.out}"
     )
-    render.emit(args.format, document, text)
+    render.emit(args.format, document, "\n".join(lines))
     return exits.DONE
 
 

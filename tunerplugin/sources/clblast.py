@@ -17,6 +17,7 @@ and params (name to integer), flattened from CLBlast's ``src/database`` (Apache-
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -195,7 +196,8 @@ def train(
         raise RecordError("expected records of devices, got defaults only: give CLBlast's own file")
     predictor = Predictor(seed, MODEL, TRAINING)
     report = predictor.fit(found, epochs=epochs, on_step=on_step)
-    return Trained(predictor, len(found), len(records) - len(found), report.decision_loss)
+    left_out = +Counter({"default, no device's record": len(records) - len(found)})
+    return Trained(predictor, len(found), left_out, report.decision_loss)
 
 
 def predict(

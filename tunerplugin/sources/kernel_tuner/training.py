@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,8 +38,9 @@ def train(
         raise RecordError("expected recordings to learn from, got none: give cache files")
     predictor = Predictor(seed)
     report = predictor.fit(examples, epochs=epochs, on_step=on_step)
-    recorded = sum(len(recording.outcomes) for recording in recordings)
-    return Trained(predictor, len(examples), recorded - len(examples), report.decision_loss)
+    rest = sum(len(recording.outcomes) for recording in recordings) - len(examples)
+    left_out = +Counter({"configuration beyond the sample of its recording": rest})
+    return Trained(predictor, len(examples), left_out, report.decision_loss)
 
 
 def group_by_kernel(recordings: Sequence[Recording]) -> list[list[Recording]]:

@@ -8,7 +8,7 @@ for record in read_records(Path("gfx900_64.cd.pdb.txt.xz")):
 from .coverage import Coverage, coverage
 from .devices import Device, describe, parse_device
 from .learning import Chooser, train
-from .problem import Conv3dError, ConvProblem, format_key, parse_key
+from .problem import Conv3dError, ConvProblem, check_sizes, format_key, parse_key
 from .records import PerfRecord, read_records
 from .rules import Rule, RuledSpace
 from .solver import Solver
@@ -27,6 +27,7 @@ __all__ = [
     "Rule",
     "RuledSpace",
     "Solver",
+    "check_sizes",
     "coverage",
     "describe",
     "format_key",

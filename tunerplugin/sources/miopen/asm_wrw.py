@@ -6,12 +6,15 @@ Ranges and rules are facts of ROCm/MIOpen (MIT) at 2d1fd997:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
 from math import gcd
 
+from .asm import GCN_AND_CDNA, addressable
 from .limits import LANE_BYTES, LDS_BYTES, MAX_VGPRS, WAVE_SIZE, ceil_div
 from .problem import ConvProblem
 from .rules import Rule
-from .solver import Ranges, Signature, Solver
+from .solver import STRIDES_TO_2, Condition, Ranges, Signature, Solver
 
 _POWERS_TO_16 = (1, 2, 4, 8, 16)
 
@@ -64,6 +67,14 @@ class AsmBwdWrW1x1(Solver):
 
     directions = "W"
     filter_size = (1, 1)
+    padding = 0
+    strides = STRIDES_TO_2
+    isas = GCN_AND_CDNA
+
+    def conditions(self, p: ConvProblem) -> Iterator[Condition]:
+        """See ``Solver.conditions``."""
+        yield from super().conditions(p)
+        yield addressable(p, min(p.h * p.w, p.ho * p.wo), 1 << 24)
 
     def signature(self, p: ConvProblem, isa: str, full: bool) -> Signature:
         """See ``Solver.signature``."""
@@ -142,7 +153,16 @@ class AsmBwdWrW3x3(Solver):
     directions = "W"
     dtypes = ("FP32", "FP16")
     filter_size = (3, 3)
+    padding = 1
+    strides = tuple(product((1, 2), repeat=2))
     grouped = True
+    isas = GCN_AND_CDNA
+
+    def conditions(self, p: ConvProblem) -> Iterator[Condition]:
+        """See ``Solver.conditions``."""
+        yield from super().conditions(p)
+        yield Condition(p.wo <= 512, "a width of at most 512", p.wo)
+        yield addressable(p, p.ho * p.wo, 1 << 22)
 
     def signature(self, p: ConvProblem, isa: str, full: bool) -> Signature:
         """See ``Solver.signature``."""

@@ -112,7 +112,9 @@ def parse_device(name: str) -> Device:
     """
     match = _NAME.match(name)
     if match is None:
-        raise InputError(f"expected a device like gfx906_60 or gfx90a68, got {name!r}")
+        raise InputError(
+            f"expected a device like gfx906_60 or gfx90a68, got {name!r}; name an AMD GPU"
+        )
     text, units = match[1], match[2]
     isa = max((known for known in ISAS if text.startswith(known)), key=len, default=None)
     if isa is None:
@@ -135,7 +137,7 @@ def _words_of(p: ConvProblem, device: Device) -> Problem:
         (
             ("op", "miopen.conv2d"),
             ("direction", p.direction),
-            ("dtype", p.dtype),
+            ("dtype", p.number_format),
             ("layout", p.layout),
             ("n", p.n),
             ("c", p.c),

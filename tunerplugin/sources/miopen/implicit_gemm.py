@@ -10,11 +10,12 @@ and where clusters fit, every thread has something to copy.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from math import gcd
 
 from .problem import ConvProblem
 from .rules import Rule
-from .solver import Ranges, Signature, Solver
+from .solver import Condition, Ranges, Signature, Solver
 
 _16_TO_128 = (16, 32, 64, 128)
 MIN_THREADS, MAX_THREADS = 64, 512
@@ -22,6 +23,19 @@ MIN_THREADS, MAX_THREADS = 64, 512
 
 REPEAT = 2
 """Tiles of a thread along each axis: the inline assembly knows two."""
+
+
+ISAS = ("gfx803", "gfx900", "gfx906", "gfx908", "gfx90a", "gfx94", "gfx103")
+"""The instruction sets that the kernels support."""
+
+MAX_TENSOR_BYTES = 1 << 31
+"""Memory offsets are signed 32-bit words."""
+
+
+def _indexable(p: ConvProblem) -> Condition:
+    pixels = (p.c * p.n * p.h * p.w, p.k * p.n * p.ho * p.wo, p.c * p.k // p.groups * p.y * p.x)
+    size = max(pixels) * p.element_bytes
+    return Condition(size < MAX_TENSOR_BYTES, "tensors below 2 GiB", size)
 
 
 class V4R1Fwd(Solver):
@@ -70,7 +84,19 @@ class V4R1Fwd(Solver):
         *full[14:],
     )
     directions = "F"
+    dilated = True
     grouped = True
+    isas = ISAS
+
+    def conditions(self, p: ConvProblem) -> Iterator[Condition]:
+        """See ``Solver.conditions``."""
+        yield from super().conditions(p)
+        yield _indexable(p)
+        c, k, columns = p.c // p.groups, p.k // p.groups, p.n * p.ho * p.wo
+        batches = p.n % 8 == 0 and columns % 32 == 0 and columns * k % 1024 == 0
+        yield Condition(batches, "images in eights, their pixels in 32s", (p.n, p.ho, p.wo))
+        rows = c % epack(p) == 0 and c * p.y * p.x % (8 * epack(p)) == 0 and k % 16 == 0
+        yield Condition(rows, "output channels in sixteens and sums in eights", (c, k))
 
     def signature(self, p: ConvProblem, isa: str, full: bool) -> Signature:
         """See ``Solver.signature``."""
@@ -148,8 +174,15 @@ class _BlockedGemm(Solver):
     )
     full: Ranges = ((64, 128, 256), (32, 64, 128), (32, 64, 128), (4, 8, 16), (2, 4), (2, 4))
     searched: Ranges = full
+    dilated = True
+    isas = ISAS
     #: threads along rows and along columns, by block size
     CLUSTERS = {64: (8, 8), 128: (16, 8), 256: (16, 16)}
+
+    def conditions(self, p: ConvProblem) -> Iterator[Condition]:
+        """See ``Solver.conditions``."""
+        yield from super().conditions(p)
+        yield _indexable(p)
 
     @abstractmethod
     def gemm(self, p: ConvProblem) -> tuple[int, int, int]:
@@ -204,6 +237,11 @@ class BwdDataV1R1(_BlockedGemm):
 
     directions = "B"
     dtypes = ("FP32", "FP16", "BF16", "BFP16")
+
+    def conditions(self, p: ConvProblem) -> Iterator[Condition]:
+        """See ``Solver.conditions``."""
+        yield from super().conditions(p)
+        yield Condition(p.c % epack(p) == 0, f"input channels in {epack(p)}s", p.c)
 
     def gemm(self, p: ConvProblem) -> tuple[int, int, int]:
         """See ``_BlockedGemm.gemm``."""

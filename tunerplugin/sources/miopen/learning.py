@@ -44,22 +44,21 @@ def usable(
 ) -> Iterator[tuple[PerfRecord, Example]]:
     """Each record as a perfect answer, with what MIOpen accepts at every field as the choice.
 
-    Records of other solvers and tuples that today's rules refuse are left out; ``skipped`` counts
-    them by solver.
+    Problems that a solver cannot compute and tuples that today's rules refuse are left out;
+    ``skipped`` counts them by reason.
     """
+    counts: Counter[str] = Counter() if skipped is None else skipped
     for record in sorted(records, key=lambda record: (record.solver, str(record.problem))):
-        if record.solver in SOLVERS:
-            try:
-                steps = training_steps(
-                    record.problem, record.solver, record.values, True, record.device
-                )
-            except (InputError, SpaceError):
-                steps = None
-            if steps is not None:
-                yield record, Example(describe(record.problem, record.device), steps, (), 1.0)
-                continue
-        if skipped is not None:
-            skipped[record.solver] += 1
+        try:
+            steps = training_steps(
+                record.problem, record.solver, record.values, True, record.device
+            )
+        except InputError:
+            counts["problem that the solver cannot compute"] += 1
+        except SpaceError:
+            counts["tuple that today's rules refuse"] += 1
+        else:
+            yield record, Example(describe(record.problem, record.device), steps, (), 1.0)
 
 
 def train(
@@ -67,22 +66,27 @@ def train(
     seed: int = 0,
     epochs: int = EPOCHS,
     on_step: OnStep | None = None,
+    skipped: Counter[str] | None = None,
 ) -> Trained:
     """A predictor trained on databases, which remembers them too.
 
-    Raises ``RecordError`` when no record can be used.
+    ``skipped`` is what ``read_records`` left out while the records were read, and is counted with
+    the rest.  Raises ``RecordError`` when no record can be used.
     """
-    skipped: Counter[str] = Counter()
-    pairs = list(usable(records, skipped))
+    left_out: Counter[str] = Counter()
+    pairs = list(usable(records, left_out))
+    left_out += skipped or Counter()
     if not pairs:
+        why = "; ".join(f"{count} left out: {reason}" for reason, count in left_out.most_common())
         raise RecordError(
-            f"expected records of {', '.join(SOLVERS)}, got none that today's rules accept: give "
-            "databases of these"
+            f"expected records of {', '.join(SOLVERS)}, got none that today's rules accept "
+            f"({why or 'nothing was read'}): give performance databases of these (.db, .udb, "
+            ".db.txt or .udb.txt), not find databases (.ufdb.txt)"
         )
     predictor = Predictor(seed, MODEL, TRAINING)
     report = predictor.fit((example for _, example in pairs), epochs=epochs, on_step=on_step)
     predictor.tables = remember((record for record, _ in pairs), seed)
-    return Trained(predictor, len(pairs), skipped.total(), report.decision_loss)
+    return Trained(predictor, len(pairs), left_out, report.decision_loss)
 
 
 class Chooser:
@@ -127,6 +131,10 @@ def by_consensus(candidates: Sequence[Candidate]) -> list[Candidate]:
     values = np.array([candidate.values for candidate in candidates])
     logs = np.array([candidate.log_probability for candidate in candidates])
     weights = np.exp(logs - logs.max())
-    agreement = (values[:, None] == values).mean(axis=2) @ (weights / weights.sum())
+    weights /= weights.sum()
+    agreement = np.zeros(len(candidates))
+    for column in values.T:  # by field, for memory: beams may be long
+        _, same = np.unique(column, return_inverse=True)
+        agreement += np.bincount(same, weights)[same] / len(values.T)
     order = np.argsort(-(logs + CONSENSUS * agreement), kind="stable")
     return [candidates[place] for place in order]

@@ -87,7 +87,7 @@ class Memory:
 
         Each distance (the plain one, and the learnt one if there is) names as many.
         """
-        key = (solver, problem.dtype)
+        key = (solver, problem.number_format)
         if key not in self._groups:
             self._groups[key] = self._group(*key)
         group = self._groups[key]
@@ -152,7 +152,7 @@ def remember(records: Iterable[PerfRecord], seed: int = 0) -> dict[str, Table]:
     for record in records:
         known = tuples.setdefault(record.solver, {})
         isa = parse_device(record.device).isa
-        group = rows.setdefault(f"rows:{record.solver}:{record.problem.dtype}:{isa}", {})
+        group = rows.setdefault(f"rows:{record.solver}:{record.problem.number_format}:{isa}", {})
         number = problems.setdefault(_numbers(record.problem), len(problems))
         group[number, known.setdefault(tuple(record.values), len(known))] = None
     named = {f"tuples:{solver}": list(known) for solver, known in tuples.items()}
@@ -225,7 +225,8 @@ def _features(numbers: NDArray[Any], isas: NDArray[np.str_]) -> FloatArray:
     whole = numbers.astype(np.int64)
     c, k, n, ho, wo = (whole[:, _SIZES.index(size)] for size in ("c", "k", "n", "ho", "wo"))
     pixels = ho * wo
-    products = np.stack([c * n, pixels, n * pixels, c * k], axis=1)
+    # all four sizes together are more than 64 bits hold
+    products = np.stack([c * n, pixels, n * pixels.astype(np.float64), c * k], axis=1)
     divisors = np.stack([_power_of_two(size) for size in (c, k, n, pixels)], axis=1)
     idle = np.log2(_LANES * np.ceil(pixels / _LANES) / np.maximum(pixels, 1))
     parts = [

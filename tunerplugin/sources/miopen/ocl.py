@@ -6,12 +6,13 @@ Ranges and rules are facts of ROCm/MIOpen (MIT) at 2d1fd997, in ``src/solver/con
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .limits import LDS_BYTES
 from .problem import ConvProblem
 from .rules import Rule
-from .solver import Ranges, Signature, Solver
+from .solver import STRIDES_TO_2, Condition, Ranges, Signature, Solver
 
 LEGACY_FIELDS = (
     "grp_tile1",
@@ -49,7 +50,23 @@ class OclDirectFwd(Solver):
     full: Ranges = (_TILES, _TILES, _TILES, _TILES, _PIXELS, _PIXELS, (1, 2, 4, 8), _PIXELS, (1, 2))
     searched: Ranges = full
     directions = "FB"
+    strides = STRIDES_TO_2
     grouped = True
+
+    def conditions(self, p: ConvProblem) -> Iterator[Condition]:
+        """See ``Solver.conditions``."""
+        yield from super().conditions(p)
+        filter_, pads = (p.y, p.x), (p.pad_h, p.pad_w)
+        square = p.y == p.x and p.y in (3, 5, 7, 9, 11)
+        speech = filter_ in ((5, 10), (5, 20)) and p.stride_w == 2 and pads == (0, 0)
+        even = filter_ == (4, 4) and p.dtype == "FP16" and pads == (0, 0)
+        known = p.groups > 1 or square or speech or even
+        yield Condition(known, "a filter of 3x3, 5x5, 7x7, 9x9 or 11x11", filter_)
+        yield Condition(p.pad_h == p.pad_w, "equal paddings", pads)
+        inside = p.forward or (p.pad_h < p.y and p.pad_w < p.x)
+        yield Condition(inside, "paddings smaller than the filter", pads)
+        precise = not (p.forward and p.dtype == "FP16" and p.stride_w == 2)
+        yield Condition(precise, "a stride of 1 with FP16 forward", p.stride_w)
 
     def ranges(self, p: ConvProblem, full: bool) -> Ranges:
         """See ``Solver.ranges``: the search leaves out tiles that the output cannot fill."""
@@ -155,6 +172,8 @@ class OclDirectFwd1x1(Solver):
     fields = LEGACY_FIELDS
     directions = "FB"
     filter_size = (1, 1)
+    padding = 0
+    isas = ("gfx8", "gfx9")  # wrong results on gfx10 and gfx11: MIOpen disables it there
 
     def ranges(self, p: ConvProblem, full: bool) -> Ranges:
         """See ``Solver.ranges``."""

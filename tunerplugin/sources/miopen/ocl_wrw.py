@@ -6,10 +6,12 @@ Ranges and rules are facts of ROCm/MIOpen (MIT) at 2d1fd997:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from .limits import LDS_BYTES, WAVE_SIZE, ceil_div
 from .problem import ConvProblem
 from .rules import Rule
-from .solver import Ranges, Signature, Solver
+from .solver import Condition, Ranges, Signature, Solver
 
 MAX_WORKSPACE_BYTES = 6 << 30
 """Beyond 6 GiB, one allocation fails on some devices (ROCm/MIOpen issue 1185)."""
@@ -45,6 +47,16 @@ class OclBwdWrW2(Solver):
     def __init__(self, name: str, batch_loops: int) -> None:
         super().__init__(name)
         self._batch_loops = batch_loops
+
+    def conditions(self, p: ConvProblem) -> Iterator[Condition]:
+        """See ``Solver.conditions``."""
+        yield from super().conditions(p)
+        filter_, loops = (p.y, p.x), self._batch_loops
+        tuned = p.groups > 1 or filter_ not in ((1, 1), (3, 3))
+        yield Condition(tuned, "groups, or a filter other than 1x1 and 3x3", filter_)
+        overlap = p.y - p.stride_h
+        yield Condition(p.pad_h <= overlap, f"a vertical padding of at most {overlap}", p.pad_h)
+        yield Condition(p.n >= loops, f"a batch of at least {loops}", p.n)
 
     def signature(self, p: ConvProblem, isa: str, full: bool) -> Signature:
         """See ``Solver.signature``."""

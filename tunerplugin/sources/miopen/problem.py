@@ -21,12 +21,18 @@ DIRECTIONS = ("F", "B", "W")
 
 DEFAULT_LAYOUT = "NCHW"
 
-_SIZES = (
-    r"(\d+)-(\d+)-(\d+)-(\d+)x(\d+)-(\d+)-(\d+)-(\d+)-(\d+)-(\d+)x(\d+)-(\d+)x(\d+)-(\d+)x(\d+)"
+MAX_SIZE = (1 << 31) - 1
+"""Sizes are signed 32-bit words in MIOpen."""
+
+EXAMPLE = "256-56-56-1x1-256-56-56-48-0x0-1x1-1x1-0-NCHW-FP32-F"
+
+_SIZE = r"([0-9]{1,10})"
+_SIZES = "-".join(
+    ((_SIZE,) * 3) + (f"{_SIZE}x{_SIZE}",) + ((_SIZE,) * 4) + ((f"{_SIZE}x{_SIZE}",) * 3)
 )
 _KEY = re.compile(_SIZES + r"-([01])-([A-Za-z]+(?:-[A-Za-z]+-[A-Za-z]+)?)-([A-Z0-9]+)-([FBW])(.*)")
-_KEY_3D = re.compile(r"(?:\d+-){4}\d+x\d+x\d+-")
-_GROUPS = re.compile(r"_g(\d+)")
+_KEY_3D = re.compile(r"(?:[0-9]+-){4}[0-9]+x[0-9]+x[0-9]+-")
+_GROUPS = re.compile(rf"_g{_SIZE}")
 
 
 class Conv3dError(InputError):
@@ -68,21 +74,32 @@ class ConvProblem:
         sizes = (self.c, self.h, self.w, self.y, self.x, self.k, self.ho, self.wo, self.n)
         steps = (self.stride_h, self.stride_w, self.dilation_h, self.dilation_w, self.groups)
         if min(*sizes, *steps) < 1 or min(self.pad_h, self.pad_w, self.bias) < 0:
-            raise InputError(f"expected positive sizes, strides and groups, got {self}")
+            raise InputError(
+                f"expected positive sizes, strides and groups, got {self}; correct the key"
+            )
+        if max(*sizes, *steps, self.pad_h, self.pad_w) > MAX_SIZE:
+            raise InputError(f"expected sizes below 2^31, got {self}; correct the key")
         if self.dtype not in ELEMENT_BYTES or self.direction not in DIRECTIONS:
             raise InputError(
                 f"expected a data type in {', '.join(ELEMENT_BYTES)} and a direction in "
-                f"{', '.join(DIRECTIONS)}, got {self.dtype!r} and {self.direction!r}"
+                f"{', '.join(DIRECTIONS)}, got {self.dtype!r} and {self.direction!r}; other "
+                "convolutions are not known here"
             )
         if self.c % self.groups or self.k % self.groups:
             raise InputError(
-                f"expected channels that {self.groups} groups divide, got {self.c} and {self.k}"
+                f"expected channels that {self.groups} groups divide, got {self.c} and {self.k}; "
+                "correct the key"
             )
 
     @property
     def element_bytes(self) -> int:
         """Bytes per element."""
         return ELEMENT_BYTES[self.dtype]
+
+    @property
+    def number_format(self) -> str:
+        """The data type under one name: BFP16 is an old one of BF16."""
+        return "BF16" if self.dtype == "BFP16" else self.dtype
 
     @property
     def packed(self) -> int:
@@ -118,15 +135,19 @@ def parse_key(text: str) -> ConvProblem:
     match = _KEY.fullmatch(text)
     if match is None:
         if _KEY_3D.match(text):
-            raise Conv3dError(f"expected a 2-D convolution, got the 3-D {text!r}")
+            raise Conv3dError(
+                f"expected a 2-D convolution, got the 3-D {text[:120]!r}; those are not known here"
+            )
         raise InputError(
-            "expected a key like 256-56-56-1x1-256-56-56-48-0x0-1x1-1x1-0-NCHW-FP32-F, "
-            f"got {text[:120]!r}"
+            f"expected a key like {EXAMPLE}, got {text[:120]!r}; write it as MIOpen's databases do"
         )
     *sizes, bias, layout, dtype, direction, rest = match.groups()
     groups = _GROUPS.fullmatch(rest)
     if rest and groups is None:
-        raise InputError(f"expected nothing or _g and the groups after the direction, got {rest!r}")
+        raise InputError(
+            f"expected nothing or _g and the groups after the direction, got {rest[:80]!r}; "
+            "leave it out"
+        )
     names = layout.split("-")
     c, h, w, y, x, k, ho, wo, n, ph, pw, sh, sw, dh, dw = map(int, sizes)
     return ConvProblem(
@@ -151,6 +172,26 @@ def format_key(problem: ConvProblem) -> str:
         f"-{p.stride_h}x{p.stride_w}-{p.dilation_h}x{p.dilation_w}-{p.bias}"
         f"-{layout}-{p.dtype}-{p.direction}{groups}"
     )
+
+
+def check_sizes(problem: ConvProblem) -> None:
+    """Raise ``InputError`` when the output is not as large as the convolution makes it.
+
+    Databases may hold such problems; asked for by hand, they are slips of the pen.
+    """
+    p = problem
+    for axis, given, other, filter_, pad, stride, dilation in (
+        ("height", p.h, p.ho, p.y, p.pad_h, p.stride_h, p.dilation_h),
+        ("width", p.w, p.wo, p.x, p.pad_w, p.stride_w, p.dilation_w),
+    ):
+        large, small = (given, other) if p.forward else (other, given)  # of x and of y
+        made = max(1, output_size(large, filter_, pad, stride, dilation, "F"))
+        if made != small:
+            order = "" if p.forward else f" (in direction {p.direction}, dy stands before dx)"
+            raise InputError(
+                f"expected a {axis} of {made} from {large}, got {small} in {problem}{order}; "
+                "correct the key"
+            )
 
 
 def output_size(size: int, filter_: int, pad: int, stride: int, dilation: int, dir_: str) -> int:

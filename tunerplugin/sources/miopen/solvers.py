@@ -7,7 +7,8 @@ from functools import lru_cache
 
 from ...errors import InputError
 from ...space import Step
-from .asm import Asm1x1U, Asm1x1UV2, Asm3x3U
+from .asm import Asm1x1U, Asm3x3U
+from .asm_strided import Asm1x1UV2
 from .asm_wrw import AsmBwdWrW1x1, AsmBwdWrW3x3
 from .devices import parse_device
 from .implicit_gemm import BwdDataV1R1, V4R1Fwd, V4R4Fwd, V4R4WrW
@@ -40,13 +41,17 @@ def solver_of(name: str) -> Solver:
     """The solver of that name; raises ``InputError`` for another."""
     solver = SOLVERS.get(name)
     if solver is None:
-        raise InputError(f"expected a solver among {', '.join(SOLVERS)}, got {name!r}")
+        raise InputError(f"expected a solver among {', '.join(SOLVERS)}, got {name!r}; choose one")
     return solver
 
 
-def solvers_for(problem: ConvProblem) -> list[str]:
-    """The solvers that can compute a problem at all."""
-    return [name for name, solver in SOLVERS.items() if not solver.unsuitable(problem)]
+def solvers_for(problem: ConvProblem, device: str = "") -> list[str]:
+    """The solvers that can compute a problem (on a device, named as in ``space_of``).
+
+    Some may have no legal tuple for it all the same.  Raises ``InputError`` for the device.
+    """
+    isa = parse_device(device).isa if device else ""
+    return [name for name, solver in SOLVERS.items() if not solver.unsuitable(problem, isa)]
 
 
 def space_of(solver: str, problem: ConvProblem, full: bool = False, device: str = "") -> RuledSpace:
@@ -55,7 +60,7 @@ def space_of(solver: str, problem: ConvProblem, full: bool = False, device: str 
     ``full``: all that MIOpen accepts, else what its exhaustive search walks by default.  ``device``
     is named as databases are (``"gfx906_60"``); without one, rules that hang on the instruction set
     are judged for the least of them.  Raises ``InputError`` for an unknown solver or device, or a
-    problem that the solver cannot compute.
+    problem that the solver cannot compute there.
     """
     found = solver_of(solver)
     isa = parse_device(device).isa if device else LEAST_ISA
@@ -74,9 +79,9 @@ _spaces: dict[Hashable, RuledSpace] = {}
 @lru_cache(maxsize=_KEPT)
 def _space(solver: Solver, problem: ConvProblem, isa: str, full: bool) -> RuledSpace:
     """Problems with one signature share a space and what it remembers."""
-    wrong = solver.unsuitable(problem)
+    wrong = solver.unsuitable(problem, isa)
     if wrong:
-        raise InputError(f"{solver.name} cannot compute {problem}: {wrong}")
+        raise InputError(f"{solver.name} cannot compute {problem}: {wrong}; name another solver")
     key = (solver.name, full, solver.signature(problem, isa, full))
     space = _spaces.get(key)
     if space is None:
