@@ -48,6 +48,23 @@ def test_features_are_masked_by_their_linux_names() -> None:
     ]
 
 
+V2 = set("cx16 lahf_lm pni popcnt sse4_1 sse4_2 ssse3".split())
+V3 = V2 | set("avx avx2 bmi1 bmi2 f16c fma abm movbe xsave".split())
+
+
+def test_a_cpu_that_llvm_does_not_know_counts_as_its_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    v4 = V3 | set("avx512f avx512bw avx512cd avx512dq avx512vl".split())
+    assert host.x86_level(v4 | {"amx_tile"}) == "x86-64-v4"
+    assert host.x86_level(v4 - {"avx512cd"}) == "x86-64-v3"
+    assert host.x86_level(v4 - {"fma"}) == "x86-64-v2"  # a level needs all that lie below
+    assert host.x86_level(V3 - V2) == host.x86_level(set()) == ""
+    monkeypatch.setattr("tvm.target.codegen.llvm_get_system_cpu", lambda: "generic")
+    monkeypatch.setattr(host, "_cpu_flags", lambda: V3)
+    assert host_target()["mcpu"] == "x86-64-v3" and "mattr" not in host_target()
+    monkeypatch.setattr(host, "_cpu_flags", lambda: {"neon"})
+    assert host_target()["mcpu"] == "generic"
+
+
 @pytest.mark.parametrize(
     ("quota", "cores"), [("max 100000", 6), ("150000 100000", 2), ("50000 100000", 1), ("", 6)]
 )

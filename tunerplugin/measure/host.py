@@ -64,31 +64,53 @@ _FLAG_OF_FEATURE = {
 """LLVM's name of an x86 extension that code generation uses, and Linux's name of the same."""
 
 
+_LEVELS = {
+    "x86-64-v4": "avx512f avx512bw avx512cd avx512dq avx512vl",
+    "x86-64-v3": "avx avx2 bmi1 bmi2 f16c fma abm movbe xsave",
+    "x86-64-v2": "cx16 lahf_lm pni popcnt sse4_1 sse4_2 ssse3",
+}
+"""Levels of the x86-64 psABI, highest first: LLVM's name, and Linux's of what each adds."""
+
+
 def host_target(num_cores: int | None = None) -> dict[str, Any]:
     """The TVM target of this CPU, as the dictionary that ``tvm.target.Target`` takes.
 
     LLVM names the CPU model; a hypervisor may hide some of that model's extensions, and code for
     them ends in SIGILL.  So what Linux does not list is switched off in ``mattr``.  Elsewhere the
-    model is trusted.  ``num_cores`` defaults to ``available_cores()``.
+    model is trusted.  A model that is newer than the LLVM of this TVM is called generic by it: then
+    the highest level of x86-64 that Linux lists stands in.  ``num_cores`` defaults to
+    ``available_cores()``.
     """
     from tvm.target import Target, codegen
 
     from ..integrations.compat import host_triple
 
+    flags = _cpu_flags()
     mcpu = str(codegen.llvm_get_system_cpu())
+    if mcpu == "generic":
+        mcpu = x86_level(flags) or mcpu
     target: dict[str, Any] = {
         "kind": "llvm",
         "mtriple": host_triple(),
         "mcpu": mcpu,
         "num-cores": available_cores() if num_cores is None else num_cores,
     }
-    flags = _cpu_flags()
     if flags:
         features = {str(f) for f in codegen.llvm_get_cpu_features(Target(target))}
         masked = masked_features(features, flags)
         if masked:
             target["mattr"] = masked
     return target
+
+
+def x86_level(flags: set[str]) -> str:
+    """The highest psABI level whose extensions, and those of all lower ones, Linux lists, or ""."""
+    reached = ""
+    for level, added in reversed(_LEVELS.items()):
+        if not flags.issuperset(added.split()):
+            break
+        reached = level
+    return reached
 
 
 def masked_features(features: set[str], flags: set[str]) -> list[str]:
