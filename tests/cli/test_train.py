@@ -15,6 +15,8 @@ from tunerplugin.predictor import Predictor, load_packaged
 from tunerplugin.sources.miopen import parse_key, read_records, space_of
 
 KEY = "256-56-56-1x1-256-56-56-48-0x0-1x1-1x1-0-NCHW-FP32-F"
+RESNET = "3-224-224-7x7-64-112-112-1-3x3-2x2-1x1-0-NCHW-FP32-F"
+SIX = "64-7-7-1x1-6-7-7-1-0x0-1x1-1x1-0-NCHW-FP16-B"
 #: records as MIOpen writes them
 TEXT = f"""{KEY}=ConvAsm1x1U:1,16,4,64,1,1,4,1;ConvOclDirectFwd1x1:1,64,1,1,1,4,64,2048,0
 64-56-56-1x1-256-56-56-48-0x0-1x1-1x1-0-NCHW-FP32-F=ConvAsm1x1U:1,16,4,64,1,1,4,1
@@ -115,16 +117,23 @@ def test_packaged_weights_answer(capsys: pytest.CaptureFixture[str]) -> None:
 def test_solvers_without_a_legal_tuple_are_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The first layer of ResNet, one image: its 147 sums are no multiple of four."""
-    key = "3-224-224-7x7-64-112-112-1-3x3-2x2-1x1-0-NCHW-FP32-F"
-    argv = ("predict", "miopen", key, "--device", "gfx906_60", "--format", "json")
+    """Backward, six channels are no multiple of the four that k_mult is at least in FP16."""
+    argv = ("predict", "miopen", SIX, "--device", "gfx906_60", "--format", "json")
     code, out, err = run(capsys, *argv, "--out", str(tmp_path / "gfx906_60.udb.txt"))
     assert code == 0, err
     document = json.loads(out)
-    assert [row["solver"] for row in document["candidates"]] == ["ConvOclDirectFwd"]
-    assert document["no_legal_tuple"] == ["ConvHipImplicitGemmV4R4Fwd"]
-    assert err == "no tuple is legal for: ConvHipImplicitGemmV4R4Fwd\n"
-    assert [r.solver for r in read_records(tmp_path / "gfx906_60.udb.txt")] == ["ConvOclDirectFwd"]
+    assert [row["solver"] for row in document["candidates"]] == ["ConvOclDirectFwd1x1"]
+    assert document["no_legal_tuple"] == ["ConvAsm1x1U"]
+    assert err == "no tuple is legal for: ConvAsm1x1U\n"
+    written = read_records(tmp_path / "gfx906_60.udb.txt")
+    assert [r.solver for r in written] == ["ConvOclDirectFwd1x1"]
+
+
+def test_the_first_layer_of_resnet_has_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    """One image, and 147 sums that no matrix product here can split."""
+    code, out, err = run(capsys, "predict", "miopen", RESNET, "--device", "gfx906_60")
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()] == ["solver", "ConvOclDirectFwd"]
 
 
 def test_more_tuples_than_there_are(capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,7 +146,6 @@ def test_more_tuples_than_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert sorted(found) == sorted(space.enumerate())
 
 
-RESNET = "3-224-224-7x7-64-112-112-1-3x3-2x2-1x1-0-NCHW-FP32-F"
 BAD = [
     (f"predict miopen {KEY}", "expected a convolution and --device, got key '256"),
     ("predict miopen --device gfx906_60", "expected a convolution and --device, got key None"),
@@ -155,7 +163,11 @@ BAD = [
     (f"predict miopen {KEY.replace('56-48', '57-48')} --device gfx906_60", "a width of 56 from 56"),
     (
         f"predict miopen {RESNET} --device gfx906_60 --solver ConvHipImplicitGemmV4R4Fwd",
-        "no tuple is legal for ConvHipImplicitGemmV4R4Fwd; name another convolution or solver",
+        "expected rows and columns in 32s and sums in fours, got (64, 12544, 147); name another",
+    ),
+    (
+        f"predict miopen {SIX} --device gfx906_60 --solver ConvAsm1x1U",
+        "no tuple is legal for ConvAsm1x1U; name another convolution or solver",
     ),
     ("predict net.onnx --top 3", "expected top with miopen as MODEL only, got 3"),
     ("train miopen nowhere --out w.safetensors", "got 'nowhere'; check the path"),

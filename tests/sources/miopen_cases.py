@@ -13,7 +13,7 @@ from tunerplugin.sources.miopen import ConvProblem, Solver
 from tunerplugin.space import Prefix
 
 SIZES = st.sampled_from([1, 2, 3, 4, 6, 7, 8, 12, 16, 28, 30, 32, 56, 64, 80, 96, 192, 256, 2048])
-#: what the matrix product of ConvHipImplicitGemmV4R1Fwd can divide
+#: what matrix products can divide
 SIXTEENS = st.sampled_from([16, 32, 48, 64, 80, 96, 128, 192, 256, 2048])
 EXTENTS = st.sampled_from([1, 2, 3, 5, 7, 8, 13, 14, 16, 17, 28, 32, 33, 56, 112, 230])
 
@@ -26,7 +26,7 @@ def problems(draw: st.DrawFn, solver: Solver) -> ConvProblem:
     strides = draw(st.sampled_from(solver.strides or [(1, 1), (1, 1), (2, 2)]))
     most = min(y - strides[0], x - strides[1], y // 2)
     pads = (max(most, 0),) * 2 if solver.padding is None else (solver.padding,) * 2
-    sizes = SIXTEENS if solver.name == "ConvHipImplicitGemmV4R1Fwd" else SIZES
+    sizes = SIXTEENS if "ImplicitGemm" in solver.name else SIZES
     problem = ConvProblem(
         c=draw(sizes) * groups,
         h=draw(EXTENTS),

@@ -183,6 +183,9 @@ class _BlockedGemm(Solver):
         """See ``Solver.conditions``."""
         yield from super().conditions(p)
         yield _indexable(p)
+        rows, columns, sums = gemm = self.gemm(p)
+        fits = rows % 32 == columns % 32 == sums % 4 == 0
+        yield Condition(fits, "rows and columns in 32s and sums in fours", gemm)
 
     @abstractmethod
     def gemm(self, p: ConvProblem) -> tuple[int, int, int]:
