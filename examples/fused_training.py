@@ -92,11 +92,32 @@ def options_of(description: str | None, picture: str, steps: int, quick: int) ->
     parser = argparse.ArgumentParser(description=(description or "").split("\n\n")[0])
     parser.add_argument("--quick", action="store_true", help="a small run, for a first look")
     parser.add_argument("--seed", type=int, default=0, help="of weights and data (default: 0)")
-    parser.add_argument("--steps", type=int, help=f"training steps (default: {steps})")
-    parser.add_argument("--out", type=Path, default=Path(picture), help="the picture (PNG)")
+    parser.add_argument("--steps", type=_positive, help=f"training steps (default: {steps})")
+    parser.add_argument("--out", type=_picture, default=Path(picture), help="the picture (PNG)")
     options = parser.parse_args()
     options.steps = options.steps or (quick if options.quick else steps)
     return options
+
+
+def _positive(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return number
+
+
+def _picture(text: str) -> Path:
+    """A PNG file's path, its folder made: better to fail here than behind the training."""
+    path = Path(text)
+    if path.suffix.lower() != ".png" or path.is_dir():
+        raise argparse.ArgumentTypeError(f"expected a file name ending in .png, got {text!r}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(
+            f"expected a folder that can be written, got {str(path.parent)!r}: {error.strerror}"
+        ) from error
+    return path
 
 
 def save_images(path: Path, images: Mapping[str, Tensor], colour_map: str | None = None) -> None:
@@ -112,6 +133,5 @@ def save_images(path: Path, images: Mapping[str, Tensor], colour_map: str | None
         axes.imshow(image.detach().numpy(), cmap=colour_map)
         axes.set_title(title)
         axes.set_axis_off()
-    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=100)
     print(f"picture      {path}")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from tunerplugin.errors import ScheduleError
 
@@ -55,11 +56,17 @@ class Activation:
         default = _DEFAULT_PARAMETER.get(self.function)
         if self.parameter is None:
             object.__setattr__(self, "parameter", default)
-        elif default is None or not math.isfinite(self.parameter):
+        elif default is None or not _is_finite(self.parameter):
             raise ScheduleError(
                 f"expected a finite parameter for {' or '.join(_DEFAULT_PARAMETER)} only, "
                 f"got {self.function}({self.parameter})"
             )
+        else:
+            object.__setattr__(self, "parameter", float(self.parameter))
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,24 @@ class Residual:
 
     source: int
     before_activation: bool = False
+
+
+#: What the fields hold for each layer.
+_ENTRIES: dict[str, tuple[type, ...]] = {
+    "activations": (Activation,),
+    "bias": (bool,),
+    "residuals": (Residual, type(None)),
+}
+
+
+def _whole_widths(widths: Sequence[int]) -> tuple[int, ...]:
+    try:
+        whole = tuple(operator.index(width) for width in widths)
+    except TypeError:
+        whole = ()
+    if len(whole) != len(widths) or not all(1 <= width <= MAX_WIDTH for width in whole):
+        raise ScheduleError(f"expected widths of 1 to {MAX_WIDTH}, got {widths}")
+    return whole
 
 
 @dataclass(frozen=True)
@@ -95,26 +120,31 @@ class MLP:
     residuals: tuple[Residual | None, ...] = ()
 
     def __post_init__(self) -> None:
+        # Equal descriptions must print alike too: records of tuning are found by what they print.
+        object.__setattr__(self, "widths", _whole_widths(self.widths))
         if not self.residuals:
             object.__setattr__(self, "residuals", (None,) * self.layers)
-        self._check_lengths()
-        for width in self.widths:
-            if not 1 <= width <= MAX_WIDTH:
-                raise ScheduleError(f"expected widths of 1 to {MAX_WIDTH}, got {self.widths}")
+        if self.layers < 1:
+            raise ScheduleError(f"expected at least two widths, got {self.widths}")
+        for name, kinds in _ENTRIES.items():
+            object.__setattr__(self, name, self._entries(name, kinds))
         if self.dtype not in DTYPES:
             raise ScheduleError(f"expected a dtype of {', '.join(DTYPES)}, got {self.dtype!r}")
         for layer, residual in enumerate(self.residuals):
             if residual is not None:
                 self._check_residual(layer, residual)
 
-    def _check_lengths(self) -> None:
-        if self.layers < 1:
-            raise ScheduleError(f"expected at least two widths, got {self.widths}")
-        for name in ("activations", "bias", "residuals"):
-            if len(getattr(self, name)) != self.layers:
-                raise ScheduleError(
-                    f"expected {self.layers} {name}, one per layer, got {len(getattr(self, name))}"
-                )
+    def _entries(self, name: str, kinds: tuple[type, ...]) -> tuple[Any, ...]:
+        """A field with one entry of one of ``kinds`` per layer, as a tuple."""
+        given = getattr(self, name)
+        if not isinstance(given, (tuple, list)) or len(given) != self.layers:
+            got = len(given) if isinstance(given, (tuple, list)) else repr(given)
+            raise ScheduleError(f"expected {self.layers} {name}, one per layer, got {got}")
+        for entry in given:
+            if not isinstance(entry, kinds):
+                named = " or ".join(kind.__name__.removesuffix("Type") for kind in kinds)
+                raise ScheduleError(f"expected {name} of type {named}, got {entry!r}")
+        return tuple(given)
 
     def _check_residual(self, layer: int, residual: Residual) -> None:
         if not 0 <= residual.source <= layer:

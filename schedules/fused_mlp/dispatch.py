@@ -6,6 +6,8 @@ import os
 from importlib import import_module
 from typing import Any
 
+from tunerplugin.errors import TargetError
+
 from .description import MLP
 from .devices import DG2, GFX90A, GFX942, GFX1100, PVC, Device, cpu_device
 from .template import Template
@@ -34,6 +36,16 @@ def as_target(target: Any) -> Any:
     from tvm.target import Target
 
     return target if isinstance(target, Target) else Target(target)
+
+
+def current_target() -> Any:
+    """The target of the ``with`` around the caller.  Raises ``TargetError`` where there is none."""
+    from tvm.target import Target
+
+    target = Target.current(allow_none=True)
+    if target is None:
+        raise TargetError("expected a target, FuseMLP(target) or `with target:` around the pass")
+    return target
 
 
 def templates_for(target: Any) -> tuple[Template, ...]:

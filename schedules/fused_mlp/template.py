@@ -21,6 +21,12 @@ ENTRY = "fused_mlp"
 """The global symbol of a fused kernel's PrimFunc."""
 
 
+def check_batch(batch: int | None) -> None:
+    """Raise ``ScheduleError`` for a batch that is neither None nor a whole number of at least 1."""
+    if batch is not None and (not isinstance(batch, int) or batch < 1):
+        raise ScheduleError(f"expected a batch of at least 1, or None, got {batch!r}")
+
+
 @dataclass(frozen=True)
 class Launch:
     """What starts a GPU kernel outside TVM's own runtime, and what its source needs before.
@@ -61,6 +67,7 @@ class FusedKernel:
     launch: Launch | None = None
 
     def __post_init__(self) -> None:
+        check_batch(self.batch)
         if len(self.weights) != self.mlp.layers:
             raise ScheduleError(
                 f"expected {self.mlp.layers} packings, one per layer, got {len(self.weights)}"

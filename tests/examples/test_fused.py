@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -10,7 +11,30 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+Captured = pytest.CaptureFixture[str]
 NUMBER = r"([\d.e+-]+)"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--steps", "0", "expected a whole number of at least 1, got '0'"),
+        ("--steps", "-3", "expected a whole number of at least 1, got '-3'"),
+        ("--out", "picture.xyz", "expected a file name ending in .png, got 'picture.xyz'"),
+        ("--out", "/dev/null/here.png", "expected a folder that can be written"),
+    ],
+)
+def test_bad_options(
+    option: str, value: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """Before anything is trained, with a sentence and not a traceback."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    options_of = importlib.import_module("fused_training").options_of
+    monkeypatch.setattr(sys, "argv", ["example", f"{option}={value}"])
+    with pytest.raises(SystemExit) as stopped:
+        options_of("An example.", "example.png", steps=2, quick=1)
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.heavy

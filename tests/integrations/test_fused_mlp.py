@@ -94,3 +94,5 @@ def test_knobs_for_a_device_that_is_not_here(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_target_without_template_is_refused() -> None:
     with pytest.raises(ScheduleError, match="can be fused on cuda: no template"):
         tune_fused_mlp(SMALL, BATCH, {"kind": "cuda", "arch": "sm_80"})
+    with pytest.raises(ScheduleError, match="a batch of at least 1 to measure, got None"):
+        tune_fused_mlp(SMALL, None)  # type: ignore[arg-type]

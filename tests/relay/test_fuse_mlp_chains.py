@@ -156,7 +156,8 @@ def test_reasons() -> None:
     mod = module(relay.Tuple([dense(inner, 16, 16), inner]))
     reports = analyse(mod, CPU)
     assert [(line.widths, line.fused) for line in reports] == [((16, 16), False)] * 2
-    assert reports[0].reason == "1 layer, fewer than 2; nn.relu_0 inside it is needed elsewhere"
+    needed = "nn.relu_0 inside it is needed elsewhere"
+    assert reports[0].reason.startswith(f"1 layer, fewer than 2; {needed}")
     (short,) = analyse(module(relay.clip(dense(X, 8, 16), 0, 6)), CPU)
     assert short.reason == "1 layer, fewer than 2; clip (clip_0) is no part of a layer"
     scale = relay.var("scale", shape=())

@@ -67,10 +67,13 @@ def tune_fused_mlp(
 ) -> TunedMLP:
     """Measure ``trials`` candidates in all (the default and those of earlier runs included).
 
-    ``target`` defaults to this machine.  Records are kept in ``work_dir`` and a run goes on from
-    them.  Raises ``ScheduleError`` when no template takes the MLP on the target, and
+    ``batch`` is a number of rows: what is measured has a size.  ``target`` defaults to this
+    machine.  Records are kept in ``work_dir`` and a run goes on from them.  Raises
+    ``ScheduleError`` for another batch and when no template takes the MLP on the target, and
     ``MeasureError`` when the default cannot be measured or the winner computes something else.
     """
+    if not isinstance(batch, int) or batch < 1:
+        raise ScheduleError(f"expected a batch of at least 1 to measure, got {batch!r}")
     target = as_target(host_target(jobs) if target is None else target)
     template = _template(mlp, target)
     store = _open(work_dir)

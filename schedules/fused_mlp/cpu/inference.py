@@ -9,7 +9,7 @@ from tunerplugin.errors import ScheduleError
 from tunerplugin.space import Constraint, Domain, ListSpace, Prefix
 
 from ..description import MLP
-from ..template import FusedKernel, Template
+from ..template import FusedKernel, Template, check_batch
 from .machine import Machine
 from .plan import (
     Knobs,
@@ -51,8 +51,7 @@ def fused_mlp(
     target = _target(target)
     if (reason := supports(mlp, target)) is not None:
         raise ScheduleError(reason)
-    if batch is not None and batch < 1:
-        raise ScheduleError(f"expected a batch of at least 1, or None, got {batch}")
+    check_batch(batch)
     machine = Machine.of(target)
     given = {
         "block_rows": block_rows,

@@ -79,6 +79,9 @@ class Plan:
                 raise ScheduleError(
                     f"expected {item.name} of at least {lowest}, got {getattr(knobs, item.name)}"
                 )
+        for name in ("staged", "prefetch"):
+            if getattr(knobs, name) > 1:
+                raise ScheduleError(f"expected {name} of 0 or 1, got {getattr(knobs, name)}")
         if knobs.rows % knobs.block_rows:
             raise ScheduleError(
                 f"expected rows in multiples of block_rows = {knobs.block_rows}, got {knobs.rows}"

@@ -148,12 +148,21 @@ class _Search:
     def _leak(self, layers: tuple[Layer, ...], inside: set[Value]) -> str | None:
         leaking = self._values.leaks(inside, layers[-1].output)
         if leaking is not None:
-            return f"{self._values.name(leaking)} inside it is needed elsewhere"
+            return self._needed_elsewhere(leaking, inside)
         for layer in layers:
             if any(parameter.value in inside for parameter in layer.parameters):
                 name = self._values.name(layer.dense.product)
                 return f"the parameters of {name} depend on the chain's values"
         return None
+
+    def _needed_elsewhere(self, leaking: Value, inside: set[Value]) -> str:
+        values = self._values
+        readers = [reader for reader in values.users.get(leaking, []) if reader not in inside]
+        by = [
+            f"{values.op(reader) or 'an expression'} ({values.name(reader)})" for reader in readers
+        ]
+        where = f"by {', '.join(by)}" if by else "as a result"
+        return f"{values.name(leaking)} inside it is needed elsewhere, {where}"
 
     def _unneeded(self, layers: tuple[Layer, ...], inside: set[Value]) -> set[Value]:
         gone = set(inside)
@@ -185,7 +194,7 @@ class _Search:
         reader = readers[0]
         if reader in self._refusals:
             return f"{values.name(reader)} has {self._refusals[reader].reason}"
-        name = values.op(reader) or "a call"
+        name = values.op(reader) or "an expression"
         return f"{name} ({values.name(reader)}) is no part of a layer"
 
 

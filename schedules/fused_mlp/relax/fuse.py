@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 
 from ..description import MLP
-from ..dispatch import as_target
+from ..dispatch import as_target, current_target
 from ..graph.chains import Chain
 from ..graph.report import MINIMUM_LAYERS, ChainReport, Options, judge
 from ..graph.values import Value
@@ -58,7 +58,7 @@ class FuseMLP:
 
     def transform_module(self, mod: Any, _context: Any) -> Any:
         """The module with its chains fused; the same module where there are none."""
-        target = self.target or tvm.target.Target.current(allow_none=False)
+        target = self.target or current_target()
         kernels: dict[tuple[MLP, int | None], FusedKernel] = {}
         reports: list[ChainReport] = []
         changed = mod

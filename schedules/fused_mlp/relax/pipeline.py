@@ -8,6 +8,7 @@ import tvm
 from tvm import relax
 from tvm.relax.pipeline import PIPELINE_MAP
 
+from ..dispatch import current_target
 from .fuse import FuseMLP
 
 PIPELINE = "tunerplugin-fused-mlp"
@@ -26,7 +27,7 @@ class FusedMLPPipeline:
 
     def transform_module(self, mod: Any, _context: Any) -> Any:
         """The module, ready for code generation."""
-        target = self.fuse.target or tvm.target.Target.current(allow_none=False)
+        target = self.fuse.target or current_target()
         # As tvm.compile chooses: GPUs need the thread bindings of dlight.
         rest = (
             relax.get_default_pipeline(target)

@@ -11,7 +11,7 @@ import tvm
 from tvm import relay
 
 from ..description import MLP
-from ..dispatch import as_target
+from ..dispatch import as_target, current_target
 from ..graph.report import MINIMUM_LAYERS, ChainReport, Options, Verdict, judge
 from ..graph.values import Value
 from .rewrite import Fuse, Replacement, dynamic_extents
@@ -59,7 +59,7 @@ class FuseMLP:
 
     def transform_module(self, mod: Any, _context: Any) -> Any:
         """The module with its chains fused, and types inferred; the same where there are none."""
-        target = self.target or tvm.target.Target.current(allow_none=False)
+        target = self.target or current_target()
         typed = relay.transform.InferType()(mod)
         reports: list[ChainReport] = []
         fused: dict[Any, Any] = {}

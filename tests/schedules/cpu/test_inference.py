@@ -236,6 +236,7 @@ def test_a_small_batch_is_shared_out() -> None:
         ({"block_rows": 6, "rows": 64}, "multiples of block_rows = 6, got 64"),
         ({"block_rows": 64, "rows": 64}, "register block for"),
         ({"unroll": 0}, "unroll of at least 1, got 0"),
+        ({"prefetch": 2}, "prefetch of 0 or 1, got 2"),
     ],
 )
 def test_impossible_knobs(knobs: dict[str, int], message: str) -> None:

@@ -107,7 +107,7 @@ def test_values_needed_elsewhere_end_the_chain_there() -> None:
 
     chains, _ = chains_of(middle, variable("x", X), outputs=2)
     assert [chain.mlp.widths for chain in chains] == [(16, 16, 16), (16, 16, 4)]
-    assert chains[0].stop == "lv5 inside it is needed elsewhere"
+    assert chains[0].stop == "lv5 inside it is needed elsewhere, by an expression (gv1)"
 
 
 def test_a_pre_activation_needed_elsewhere_leaves_the_linear_layer() -> None:

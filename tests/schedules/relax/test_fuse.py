@@ -18,6 +18,7 @@ from tunerplugin.schedules import FuseMLP
 from tunerplugin.schedules.fused_mlp.devices import DG2, PVC
 from tunerplugin.schedules.fused_mlp.dispatch import device_for, select, templates_for
 from tunerplugin.schedules.fused_mlp.relax import analyse
+from tunerplugin.schedules.fused_mlp.relax.pipeline import FusedMLPPipeline
 from tunerplugin.schedules.fused_mlp.relax.sources import kernel_name
 
 op = relax.op
@@ -188,6 +189,9 @@ def test_the_current_target_is_taken() -> None:
     mod = module(mlp, variable("x", (8, 16)))
     with tvm.target.Target(CPU):
         assert calls(FuseMLP()(mod)["main"])[0].startswith("call_tir fused_mlp_")
+    for run in (FuseMLP(), FusedMLPPipeline()):
+        with pytest.raises(Exception, match="expected a target, FuseMLP.target. or `with target:`"):
+            run(mod)
 
 
 def test_templates_and_devices_of_targets() -> None:
