@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.sources.hub_cases import content, write_cache
 from tests.sources.test_miopen_records import make_sqlite
 from tunerplugin.cli import main
 from tunerplugin.predictor import Predictor, load_packaged
+from tunerplugin.sources import clblast
 from tunerplugin.sources.miopen import parse_key, read_records, space_of
 
 KEY = "256-56-56-1x1-256-56-56-48-0x0-1x1-1x1-0-NCHW-FP32-F"
@@ -88,6 +90,44 @@ def test_what_is_left_out_is_told(
     }
     code, out, err = run(capsys, *train)
     assert code == 0 and "2 left out: wrong arity" in out.splitlines()
+
+
+@pytest.mark.parametrize("place", ["blur", "."], ids=["of a kernel", "of kernels"])
+def test_trains_on_recordings_of_kernels(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder of caches, or a folder with one for each kernel; of 16 configurations, all."""
+    (tmp_path / "blur").mkdir()
+    write_cache(tmp_path / "blur" / "A4000.json.gz", content())
+    write_cache(tmp_path / "blur" / "A100.json.gz", content("NVIDIA A100-PCIE-40GB", bias=1))
+    weights = tmp_path / "w.safetensors"
+    train = ("train", "hub", str(tmp_path / place), "--out", str(weights), "--epochs", "1")
+    code, out, err = run(capsys, *train, "--format", "json")
+    assert code == 0, err
+    document = json.loads(out)
+    recorded = len(content()["cache"])
+    assert document["examples"] + sum(document["left_out"].values()) == 2 * recorded
+    assert Predictor.load(weights).info.training_data.endswith("hub records of 2 files, seed 0")
+
+
+def test_trains_on_clblasts_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    entry: dict[str, object] = {"kernel": "Xdot", "precision": "Single"}
+    entry |= {"device_type": "GPU", "vendor": "AMD", "arch": "gfx906"}
+    records = [
+        entry | {"device": device, "params": {"WGS1": size, "WGS2": 32}}
+        for device, size in (("Radeon VII", 256), ("MI50", 128), ("default", 64))
+    ]
+    data, weights = tmp_path / "best.json", tmp_path / "w.safetensors"
+    data.write_text(json.dumps(records).replace("default", clblast.DEFAULT))
+    train = ("train", "clblast", str(data), "--out", str(weights), "--epochs", "1")
+    code, out, err = run(capsys, *train)
+    assert code == 0, err
+    assert out.startswith("1 left out: default, no device's record\ntrained on 2 records in ")
+    # its weights know nothing of convolutions
+    predict = ("predict", "miopen", KEY, "--device", "gfx906_60", "--weights", str(weights))
+    code, out, err = run(capsys, *predict)
+    assert (code, out) == (2, "")
+    assert "expected weights trained on MIOpen's records" in err and "2 clblast records" in err
 
 
 def test_same_seed_same_weights(
@@ -171,7 +211,10 @@ BAD = [
     ),
     ("predict net.onnx --top 3", "expected top with miopen as MODEL only, got 3"),
     ("train miopen nowhere --out w.safetensors", "got 'nowhere'; check the path"),
-    ("train hub . --out w.safetensors", "expected a file, or a folder with */*.json.gz"),
+    (
+        "train hub empty --out w.safetensors",
+        "expected a file, or a folder with */*.json.gz or *.json.gz",
+    ),
     ("train hub bad.json --out w.safetensors", "bad.json"),
     ("train clblast bad.json --out w.safetensors", "expected a list of records in bad.json"),
     ("train miopen gfx906_60.db.txt --out w.safetensors", "none that today's rules accept"),
@@ -190,6 +233,7 @@ def test_bad_input_is_one_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.onnx").write_text("")
+    (tmp_path / "empty").mkdir()
     (tmp_path / "bad.json").write_text("{}")
     (tmp_path / "gfx906_60.db.txt").write_text(f"{KEY}=ConvUnknown:1,2\n")
     find = f"{KEY}=ConvAsm1x1U:0.12,0,miopenConvolutionFwdAlgoDirect\n"

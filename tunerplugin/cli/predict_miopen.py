@@ -105,7 +105,13 @@ def _predictor(weights: Path | None, seed: int) -> Predictor:
     from ..predictor import Predictor, load_packaged
 
     if weights is not None:
-        return Predictor.load(weights, seed)
+        predictor = Predictor.load(weights, seed)
+        if not predictor.tables:
+            raise WeightsError(
+                f"expected weights trained on MIOpen's records, got {str(weights)!r}, trained on "
+                f"{predictor.info.training_data!r}; make some with tunerplugin train miopen"
+            )
+        return predictor
     packaged = load_packaged(WORD, seed)
     if packaged is None:
         raise WeightsError(

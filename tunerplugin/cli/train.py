@@ -53,7 +53,7 @@ def _clblast(files: list[Path], seed: int, settings: dict[str, int], on_step: On
 
 SOURCES = {
     "miopen": Source(("*.tsv*", "*.db", "*.db.*", "*.udb", "*db.txt*"), _miopen),
-    "hub": Source(("*/*.json.gz",), _hub),
+    "hub": Source(("*/*.json.gz", "*.json.gz", "*.json"), _hub),
     "clblast": Source(("*.json",), _clblast),
 }
 

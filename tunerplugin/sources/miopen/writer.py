@@ -63,7 +63,9 @@ def _existing(path: Path) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise InputError(f"expected a readable database, got {path}: {error.strerror}") from error
+        raise InputError(
+            f"expected a readable database, got {path}: {error.strerror}; name a file"
+        ) from error
     if not data.isascii() or b"\x00" in data:
         raise InputError(
             f"expected a text database, got {path} with other bytes; choose another file"
