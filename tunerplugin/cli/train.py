@@ -83,6 +83,8 @@ def run(args: argparse.Namespace, guard: StopGuard) -> int:
     source = SOURCES[args.source]
     files = _files(args.data, source.patterns)
     options.make_work_dir(args.out.resolve().parent, "--out")
+    if args.out.is_dir():
+        raise InputError(f"expected a file to write, got the folder {str(args.out)!r}; name a file")
     settings = {} if args.epochs is None else {"epochs": args.epochs}
     begin = time.monotonic()
     with render.stdout_to_stderr(), _Progress(guard, args.quiet) as progress:

@@ -98,7 +98,7 @@ def _device_of(path: Path) -> str:
     except InputError as error:
         raise InputError(
             f"expected a database named after its device, such as gfx906_60.cd.pdb.txt, got "
-            f"{path.name!r}; rename it or name the device"
+            f"{path.name!r}; rename it (from Python: or pass device=)"
         ) from error
 
 
