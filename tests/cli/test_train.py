@@ -215,6 +215,10 @@ BAD = [
         "train hub empty --out w.safetensors",
         "expected a file, or a folder with */*.json.gz or *.json.gz",
     ),
+    (
+        "train miopen gfx906_60.db.txt --out empty",
+        "expected a file to write, got the folder 'empty'; name a file",
+    ),
     ("train hub bad.json --out w.safetensors", "bad.json"),
     ("train clblast bad.json --out w.safetensors", "expected a list of records in bad.json"),
     ("train miopen gfx906_60.db.txt --out w.safetensors", "none that today's rules accept"),
