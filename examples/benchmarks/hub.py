@@ -19,6 +19,7 @@ train_s         training, per GPU left out
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import tempfile
 import time
@@ -30,6 +31,7 @@ import hub_rivals
 import numpy as np
 from harness import Row, emit, note, parser, positive, spread
 
+from tunerplugin.errors import TunerError
 from tunerplugin.predictor import Predictor
 from tunerplugin.search import Tuner, TunerOptions, replay
 from tunerplugin.sources.kernel_tuner import (
@@ -237,10 +239,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     made.add_argument("--seeds", type=positive, help="runs of each method (default: 3)")
     made.add_argument("--alone", action="store_true", help="without Kernel Tuner's strategies")
     options = made.parse_args(arguments)
+    try:
+        rows = _rows(options)
+    except TunerError as error:  # of the files that were named
+        made.error(str(error))
+    emit(rows, options)
+
+
+def _rows(options: argparse.Namespace) -> list[Row]:
+    """Run every method on every case asked for."""
     cases = read_cases(options.data)
     tested = [outside_case(options.cache, cases)] if options.cache else cases
     if options.quick:
         tested = [case for case in tested if options.cache or case.space in QUICK_SPACES]
+    if not tested:
+        spaces = ", ".join(QUICK_SPACES)
+        raise SystemExit(f"expected recordings of {spaces} in {options.data}: run without --quick")
     count = options.seeds or (QUICK_SEEDS if options.quick else SEEDS)
     seeds = range(options.seed, options.seed + count)
     reason = "as asked" if options.alone else hub_rivals.missing_reason()
@@ -256,7 +270,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         run_baselines(case, others, seeds, table)
         run_rivals(case, strategies, seeds, table)
         note(f"{case.name}: done")
-    emit(table.rows([case.name for case in tested]), options)
+    return table.rows([case.name for case in tested])
 
 
 if __name__ == "__main__":

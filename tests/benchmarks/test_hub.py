@@ -97,6 +97,25 @@ def test_bad_input_is_told(folder: Path, tmp_path: Path) -> None:
         hub.outside_case(tmp_path / "strange.json", hub.read_cases(folder))
 
 
+def test_files_that_cannot_be_used_are_one_sentence(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "space").mkdir()
+    (tmp_path / "space" / "A100.json.gz").write_bytes(gzip.compress(b"{}"))
+    for arguments, said in (
+        (["--data", str(folder), "--cache", "nowhere.json"], "got No such file or directory"),
+        (["--data", str(tmp_path)], "expected tune_params_keys to be a list in"),
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            hub.main(["--alone", *arguments])
+        assert stopped.value.code == 2
+        assert said in capsys.readouterr().err.splitlines()[-1]
+    text = json.dumps(content("A100", 0)).encode()
+    (tmp_path / "space" / "A100.json.gz").write_bytes(gzip.compress(text))
+    with pytest.raises(SystemExit, match="run without --quick"):
+        hub.main(["--alone", "--quick", "--data", str(tmp_path)])
+
+
 def test_table_takes_the_median_over_seeds_and_the_mean_over_cases() -> None:
     table = hub.Table()
     for case, seeds in (("a", [0.2, 0.4, 0.9]), ("b", [0.6, 1.0, 0.5])):
