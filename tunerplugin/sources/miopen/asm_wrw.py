@@ -7,7 +7,6 @@ Ranges and rules are facts of ROCm/MIOpen (MIT) at 2d1fd997:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
 from math import gcd
 
 from .asm import GCN_AND_CDNA, addressable
@@ -154,7 +153,7 @@ class AsmBwdWrW3x3(Solver):
     dtypes = ("FP32", "FP16")
     filter_size = (3, 3)
     padding = 1
-    strides = tuple(product((1, 2), repeat=2))
+    strides = ((1, 1), (1, 2), (2, 1), (2, 2))
     grouped = True
     isas = GCN_AND_CDNA
 
