@@ -114,6 +114,16 @@ def test_learns_and_remembers_through_a_file(tmp_path: Path) -> None:
     assert all(space.contains(candidate.values) for candidate in best)
 
 
+def test_who_asks_for_more_gets_the_same_first() -> None:
+    chooser = Chooser(train(RECORDS, epochs=1).predictor)
+    ask = ("ConvAsm1x1U", "gfx906_60")
+    for n in (1, 7, 48, 300):
+        problem = replace(PROBLEM, n=n, k=192, h=14, w=14, ho=14, wo=14)
+        few, many = (chooser.choose(problem, *ask, top=top) for top in (10, 40))
+        assert many[:10] == few
+        assert len({candidate.values for candidate in many}) == 40
+
+
 def test_consensus_by_hand() -> None:
     assert CONSENSUS == 4
     shares = {(1, 1): 0.36, (2, 3): 0.32, (2, 4): 0.32}

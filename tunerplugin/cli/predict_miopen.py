@@ -23,7 +23,10 @@ EXAMPLE = "256-56-56-1x1-256-56-56-48-0x0-1x1-1x1-0-NCHW-FP32-F"
 
 def add_arguments(verb: argparse.ArgumentParser) -> None:
     """Declare what only this form of the verb takes."""
-    group = verb.add_argument_group(f"with {WORD} as MODEL")
+    group = verb.add_argument_group(
+        f"with {WORD} as MODEL",
+        "Ranks follow the probability of a tuple and its agreement with the other likely ones.",
+    )
     group.add_argument("key", metavar="KEY", nargs="?", help=f"the convolution, such as {EXAMPLE}")
     group.add_argument("--device", help="the GPU as MIOpen's databases name it, such as gfx906_60")
     group.add_argument("--solver", help="MIOpen's solver (default: each that can compute it)")

@@ -107,19 +107,28 @@ class Chooser:
     ) -> list[Candidate]:
         """The solver's likeliest tuples on a device, best first; fewer where fewer are legal.
 
-        Best is as ``by_consensus`` has it.  ``beam`` is the width of the search, at least ``top``;
-        ``space`` stands in for all that MIOpen accepts.  Raises ``InputError`` for a solver or
-        device that is not known, or a problem the solver cannot compute, and ``EmptySpaceError``
-        when no tuple is legal.
+        Best is as ``by_consensus`` has it.  ``beam`` is the width of the search; what a ``top``
+        beyond it asks for comes from a wider one, after the first.  ``space`` stands in for all
+        that MIOpen accepts.  Raises ``InputError`` for a solver or device that is not known, or a
+        problem the solver cannot compute, and ``EmptySpaceError`` when no tuple is legal.
         """
         space = space or space_of(solver, problem, full=True, device=device)
         scorer: Scorer = self._predictor
         neighbours = self._memory.nearest(problem, solver, device)
         if neighbours is not None:
             scorer = MemoryScorer(self._predictor, neighbours)
-        search = BeamSearch(describe(problem, device), space, scorer, Explored(space))
-        found = search.search(max(top, beam), np.random.default_rng(0), temperature=0.0)
-        return by_consensus(found)[:top]
+        words = describe(problem, device)
+
+        def search(width: int) -> list[Candidate]:
+            beams = BeamSearch(words, space, scorer, Explored(space))
+            found = beams.search(width, np.random.default_rng(0), temperature=0.0)
+            return by_consensus(found)
+
+        best = search(beam)
+        if top > beam == len(best):  # whoever asks for more gets the same ones first
+            known = {candidate.values for candidate in best}
+            best += [other for other in search(top) if other.values not in known]
+        return best[:top]
 
 
 def by_consensus(candidates: Sequence[Candidate]) -> list[Candidate]:
