@@ -17,6 +17,7 @@ def from_onnx(
     model: str | Path | Any,
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    batch: int | None = None,
     training: bool = False,
     loss: str | None = None,
     optimizer: str | None = None,
@@ -24,8 +25,9 @@ def from_onnx(
 ) -> nx.DiGraph:
     """Read an ONNX file or ``onnx.ModelProto``; see ``from_relax`` for the other arguments.
 
-    ``shapes`` gives input name -> shape where the model leaves them open.  The initialisers are
-    the weights; with ``training`` those of floating point are trained.
+    ``shapes`` gives input name -> shape where the model leaves them open, ``batch`` the first
+    dimension of every input that leaves it open.  The initialisers are the weights; with
+    ``training`` those of floating point are trained.
 
     Raises ``GraphError`` when onnx is not installed, the file is no model, an input has no fixed
     shape, or the importer lacks an operator.
@@ -39,7 +41,7 @@ def from_onnx(
     from tvm.relax.frontend.onnx import from_onnx as import_onnx
 
     proto = _load(onnx, model) if isinstance(model, (str, Path)) else model
-    known = _shapes(proto, shapes or {})
+    known = _shapes(proto, shapes or {}, batch)
     try:
         module = import_onnx(proto, shape_dict=known, keep_params_in_input=True)
     except (RuntimeError, ValueError, TypeError, KeyError, NotImplementedError) as error:
@@ -66,7 +68,9 @@ def _load(onnx: Any, path: str | Path) -> Any:
         raise GraphError(f"expected an ONNX model in {path}: {error}") from error
 
 
-def _shapes(proto: Any, given: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
+def _shapes(
+    proto: Any, given: Mapping[str, Sequence[int]], batch: int | None
+) -> dict[str, list[int]]:
     """Fixed shapes of all inputs that are no initialisers."""
     weights = {tensor.name for tensor in proto.graph.initializer}
     found: dict[str, list[int]] = {}
@@ -75,12 +79,14 @@ def _shapes(proto: Any, given: Mapping[str, Sequence[int]]) -> dict[str, list[in
             continue
         dims = value.type.tensor_type.shape.dim
         sizes = [dim.dim_value for dim in dims]
+        if sizes and sizes[0] < 1 and batch is not None:
+            sizes[0] = batch
         found[value.name] = list(given.get(value.name, sizes))
         if min(found[value.name], default=1) < 1:
             shown = [dim.dim_value or dim.dim_param or "?" for dim in dims]
             raise GraphError(
-                f"expected a fixed shape of the ONNX input {value.name!r}, got {shown}; give "
-                f"shapes={{{value.name!r}: [...]}}"
+                f"expected a fixed shape of the ONNX input {value.name!r}, got {shown}; give a "
+                f"batch where only the first is open, else shapes={{{value.name!r}: [...]}}"
             )
     unknown = sorted(set(given) - set(found))
     if unknown:

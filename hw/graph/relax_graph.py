@@ -9,9 +9,11 @@ from typing import Any
 import networkx as nx
 
 from ...errors import GraphError
+from .builder import Tensor
 from .checks import check
 from .operator import Phase
 from .phases import split_backward
+from .relax_module import bind_batch, unwrap_result
 from .relax_reader import Module, RelaxReader, bindings, shape_of
 
 # TVM's own errors derive from RuntimeError.
@@ -37,6 +39,7 @@ def from_relax(
     *,
     parameters: Sequence[str] | None = None,
     sizes: Mapping[str, int] | None = None,
+    batch: int | None = None,
     training: bool = False,
     loss: str | None = None,
     optimizer: str | None = None,
@@ -45,11 +48,12 @@ def from_relax(
     """Read ``function`` of a Relax module into an operator graph; see ``from_torch``.
 
     ``parameters`` names the arguments that are weights (default: every floating-point argument
-    but the first); ``sizes`` gives values to symbolic dimensions.  With ``training``, ``loss``
-    ("cross_entropy", or none when the function returns a scalar loss) is appended,
-    ``relax.transform.Gradient`` derives the backward pass, and ``optimizer`` updates the
-    parameters.  What the module itself recomputes (``relax.grad.start_checkpoint``) is in the
-    backward phase.
+    behind the attribute ``num_input``'s, or behind the first); constants are weights that are not
+    trained.  ``sizes`` gives values to symbolic dimensions, ``batch`` to the first dimension of the
+    first argument where it is one.  With ``training``, ``loss`` ("cross_entropy", or none when the
+    function returns a scalar loss) is appended, ``relax.transform.Gradient`` derives the backward
+    pass, and ``optimizer`` updates the parameters.  What the module itself recomputes
+    (``relax.grad.start_checkpoint``) is in the backward phase.
 
     Raises ``GraphError`` when the function is missing, has unknown shapes, or TVM cannot derive
     its gradient.
@@ -58,13 +62,20 @@ def from_relax(
 
     if sizes:
         module = relax.transform.BindSymbolicVars(dict(sizes), function)(module)
+    _function(module, function)
+    if batch is not None:
+        module = bind_batch(module, function, batch)
+    if training:
+        module = unwrap_result(module, function)
     main = _function(module, function)
     weights = _weights(main, parameters)
     ends = {Phase.FORWARD: len(bindings(main))}
     if training:
+        _check_trainable(main, weights, function)
         if loss is not None:
             module, function = _append_loss(module, function, loss)
             main = _function(module, function)
+        _check_scalar(main.ret_ty)
         ends[Phase.LOSS] = len(bindings(main))
         main = _differentiate(module, function, weights)
     reader = RelaxReader(main, weights)
@@ -72,6 +83,7 @@ def from_relax(
     graph = reader.builder.graph
     graph.graph |= {"name": name or function, "training": training, "recompute": "none"}
     graph.graph |= reader.facts() | {"optimizer": optimizer or "none", "state_bytes": 0}
+    graph.graph["batch"] = _batch(reader, weights)
     if training:
         graph.graph["state_bytes"] = _train(reader, main, weights, optimizer)
     check(graph)
@@ -90,13 +102,42 @@ def _function(module: Module, name: str) -> Any:
 def _weights(main: Any, parameters: Sequence[str] | None) -> list[str]:
     names = [parameter.name for parameter in main.params]
     if parameters is None:
+        inputs = int((main.attrs or {}).get("num_input", 1))
         dtypes = [str(getattr(parameter.ty, "dtype", "")) for parameter in main.params]
-        rows = zip(names[1:], dtypes[1:], strict=True)
+        rows = zip(names[inputs:], dtypes[inputs:], strict=True)
         return [name for name, dtype in rows if "float" in dtype]
     missing = sorted(set(parameters) - set(names))
     if missing:
         raise GraphError(f"expected parameters of {names}, got {missing}")
     return list(parameters)
+
+
+def _batch(reader: RelaxReader, weights: Sequence[str]) -> int:
+    """The first dimension of the first input."""
+    inputs = [t for name, t in reader.parameters.items() if name not in set(weights)]
+    shape = inputs[0].shape if inputs and isinstance(inputs[0], Tensor) else ()
+    return max(1, shape[0]) if shape else 1
+
+
+def _check_scalar(result: Any) -> None:
+    from tvm import relax
+
+    # of a tuple, Relax differentiates the first
+    first = result.fields[0] if isinstance(result, relax.TupleType) and result.fields else result
+    if isinstance(first, relax.TensorType) and shape_of(first, "the result") == ():
+        return
+    raise GraphError(
+        f"expected a scalar loss to train, got {first}; ask for the loss 'cross_entropy' on "
+        "scores, or for inference"
+    )
+
+
+def _check_trainable(main: Any, weights: Sequence[str], function: str) -> None:
+    if not {parameter.name for parameter in main.params} & set(weights):
+        raise GraphError(
+            f"expected parameters to train, {function!r} has none; weights have to be arguments, "
+            "not constants (keep_params_as_input=True of TVM's importers)"
+        )
 
 
 def _append_loss(module: Module, function: str, loss: str) -> tuple[Module, str]:
@@ -105,6 +146,8 @@ def _append_loss(module: Module, function: str, loss: str) -> tuple[Module, str]
     if loss != "cross_entropy":
         raise GraphError(f"expected the loss 'cross_entropy' or none, got {loss!r}")
     output = _function(module, function).ret_ty
+    if not isinstance(output, relax.TensorType):
+        raise GraphError(f"expected {function!r} to return one tensor of scores, got {output}")
     shape = shape_of(output, function)
     target = relax.TensorType(shape[:1] + shape[2:], "int64")
     made = relax.training.loss.CrossEntropyLoss()(output, target)
@@ -118,8 +161,6 @@ def _differentiate(module: Module, function: str, weights: Sequence[str]) -> Any
     from tvm import relax
 
     wanted = [p for p in _function(module, function).params if p.name in set(weights)]
-    if not wanted:
-        raise GraphError(f"expected parameters to train, {function!r} has none")
     try:
         module = relax.transform.Gradient(function, require_grads=wanted)(module)
     except _TVM_ERRORS as error:

@@ -52,6 +52,7 @@ class RelaxReader:
         self.parameters: dict[str, Tensor] = {}
         self._values: dict[Hashable, Value] = {}
         self._unknown: set[str] = set()
+        self._constants: list[Tensor] = []
         for parameter in function.params:
             value = self._fresh(parameter.ty, f"argument {parameter.name}")
             self._values[parameter] = value
@@ -60,8 +61,8 @@ class RelaxReader:
                 self.builder.weights.add(value.buffer)
 
     def facts(self) -> dict[str, object]:
-        """Count and bytes of the weights."""
-        chosen = [self.parameters[name] for name in sorted(self.weights)]
+        """Count and bytes of the weights, constants among them."""
+        chosen = [self.parameters[name] for name in sorted(self.weights)] + self._constants
         return {
             "parameters": sum(tensor.elements for tensor in chosen),
             "parameter_bytes": sum(tensor.size_bytes for tensor in chosen),
@@ -123,11 +124,17 @@ class RelaxReader:
 
     def _value(self, expr: Expr) -> Value:
         from tvm import relax
+        from tvm.ir import Constant
 
         if isinstance(expr, relax.Tuple):
             return tuple(self._value(field) for field in expr.fields)
         if isinstance(expr, relax.TupleGetItem):
             return self._value(expr.tuple_value)[expr.index]
+        if isinstance(expr, Constant) and expr not in self._values:
+            constant = self._values[expr] = self._fresh(expr.ty, "a constant")
+            if isinstance(constant, Tensor) and constant.shape:
+                self.builder.weights.add(constant.buffer)
+                self._constants.append(constant)
         return self._values.get(expr)
 
     def _fresh(self, type_: Expr, what: str, base: Tensor | None = None) -> Value:

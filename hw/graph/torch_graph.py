@@ -6,7 +6,9 @@ a model of 175 billion parameters takes as little memory as a small one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import networkx as nx
@@ -46,17 +48,20 @@ def from_torch(
     ``.loss``).  ``recompute`` (``True``: "block") is what activation checkpointing drops.
 
     Operators are in execution order.  ``graph.graph`` holds "name", "training", "optimizer",
-    "recompute", "parameters" (count), "parameter_bytes" and "state_bytes".
+    "recompute", "parameters" (count), "parameter_bytes", "state_bytes" and "batch", the samples
+    of one step: the first dimension of the first input that is a tensor.
 
-    Raises ``GraphError`` when the module cannot run on shapes alone, has no loss, or has no
-    parameters to train.
+    Raises ``GraphError`` when the module is none, cannot run on shapes alone, has no loss, or has
+    no parameters to train.
     """
+    if not isinstance(module, nn.Module):
+        raise GraphError(f"expected a torch.nn.Module, got {type(module).__name__}")
     chosen = Optimizer.of(optimizer if training else None)
     again = _recompute(recompute) if training else Recompute.NONE
     trace = _Trace(module, training)
     modes = [(child, child.training) for child in module.modules()]
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True), sdpa_kernel(SDPBackend.MATH):
+        with FakeTensorMode(allow_non_fake_inputs=True), _plain_operators():
             with torch.set_grad_enabled(training), track(module, trace.recorder.stack, again):
                 module.train(training)
                 trace.run(inputs, loss, targets)
@@ -72,9 +77,39 @@ def from_torch(
             child.training = was_training
     graph = trace.recorder.builder.graph
     graph.graph |= {"name": name or type(module).__name__, "training": training}
+    graph.graph["batch"] = _batch(inputs)
     graph.graph |= {"optimizer": chosen.value, "recompute": again.value} | trace.facts
     check(graph)
     return graph
+
+
+@contextmanager
+def _plain_operators() -> Iterator[None]:
+    """Have torch run layers as matrix products and vector operators, not as kernels of its own.
+
+    oneDNN's LSTM, the fast path of the transformer encoder and fused attention would be one opaque
+    operator each.  What torch logs of a shape that does not fit is in the error that follows.
+    """
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    logs = log.disabled
+    # torch.backends.mkldnn.flags() would set the precision of other devices too, and warn of it
+    onednn, fast = torch._C._get_mkldnn_enabled(), torch.backends.mha.get_fastpath_enabled()
+    try:
+        log.disabled = True
+        torch._C._set_mkldnn_enabled(False)
+        torch.backends.mha.set_fastpath_enabled(False)
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        log.disabled = logs
+        torch._C._set_mkldnn_enabled(onednn)
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def _batch(inputs: Sequence[Any] | Mapping[str, Any]) -> int:
+    values = inputs.values() if isinstance(inputs, Mapping) else inputs
+    shapes = [tuple(value.shape) for value in values if isinstance(value, torch.Tensor)]
+    return max(1, shapes[0][0]) if shapes and shapes[0] else 1
 
 
 class _Trace:
@@ -154,8 +189,10 @@ class _Step(nn.Module):
 def _scalar(output: Any, loss: Loss | None, targets: Sequence[torch.Tensor]) -> torch.Tensor:
     value = getattr(output, "loss", output) if loss is None else loss(output, *targets)
     if not isinstance(value, torch.Tensor) or value.numel() != 1:
+        tensor = isinstance(value, torch.Tensor)
+        got = f"a tensor of shape {tuple(value.shape)}" if tensor else type(value).__name__
         raise GraphError(
-            f"expected a scalar loss to train, got {type(value).__name__}; "
+            f"expected a scalar loss to train, got {got}; "
             "give loss(output, *targets), or ask for inference"
         )
     return value

@@ -167,7 +167,7 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
         from_relax(relax_cnn(), "other")
     with pytest.raises(GraphError, match="expected parameters of .*, got \\['nothing'\\]"):
         from_relax(relax_cnn(), parameters=["nothing"])
-    with pytest.raises(GraphError, match="cannot derive the gradient of 'main'"):
+    with pytest.raises(GraphError, match="expected a scalar loss to train, got "):
         from_relax(relax_cnn(), training=True)
     with pytest.raises(GraphError, match="expected the loss 'cross_entropy'"):
         from_relax(relax_cnn(), training=True, loss="hinge")
