@@ -29,7 +29,7 @@ def main() -> None:
     for name in technologies() if args.technology == "all" else [args.technology]:
         result = mine(made, technology=name, reference=tpu)
         evaluator = result.evaluator
-        rival = evaluator.evaluate(scaled(nvdla, tpu, result.budget, evaluator.technology))
+        rival = evaluator.refine(scaled(nvdla, tpu, result.budget, evaluator.technology))
         print(f"{name}: {args.model} within {result.budget}")
         for found in (result.best, result.reference, rival):
             print(

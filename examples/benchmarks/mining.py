@@ -11,7 +11,7 @@ of the best that any of them found; median and range over seeds.  A search that 
 counts with what it spent, so that ``search_speedup`` is then a lower bound: the best rival's median
 over ours, with the seconds of our *whole* search.  Where ours did not get there, there is no such
 row: ``best_over_best_known`` says what it lacks.  On a space small enough, ``gap_to_exhaustive``
-is what ours lacks to the best of all its designs.  ``schedule_gap`` is BERT's list schedule on
+is what ours lacks to the best of all its designs.  ``schedule_gap`` is BERT's schedule on
 our design, and on TPUv2, over CP-SAT's certified bound.
 """
 
@@ -130,7 +130,7 @@ def _one(
     for metric, own in (("speedup_over_nvdla", False), ("speedup_over_nvdla_own_clock", True)):
         tech = result.evaluator.technology
         nvdla = scaled(chip("nvdla-like"), reference, budget, tech, own_clock=own)
-        rivals[metric] = result.evaluator.evaluate(nvdla)
+        rivals[metric] = result.evaluator.refine(nvdla)
     note(f"{made.name}: {result.point}, {result.best.throughput:.4g} samples/s")
     rows = []
     for metric, rival in rivals.items():
@@ -144,7 +144,7 @@ def _one(
 
 
 def _schedule_gaps(case: str, result: Result, time_limit_s: float) -> list[Row]:
-    """List schedules over CP-SAT's bounds, on our design and on the reference."""
+    """Our schedules over CP-SAT's bounds, on our design and on the reference."""
     rows = []
     for design in (result.design, result.reference.design):
         (made,) = result.evaluator.schedules(design)
@@ -154,7 +154,7 @@ def _schedule_gaps(case: str, result: Result, time_limit_s: float) -> list[Row]:
             note(f"{case}: {error}")
             return []
         on = case if design == result.design else f"{case} on {design.name}"
-        rows.append(_row(on, "list", "schedule_gap", made.makespan / exact.bound - 1, "ratio"))
+        rows.append(_row(on, "ours", "schedule_gap", made.makespan / exact.bound - 1, "ratio"))
     return rows
 
 

@@ -8,7 +8,7 @@ from ...errors import BudgetError
 from ..accelerator import Accelerator
 from ..estimate.design import area, power
 from ..estimate.technology import Technology
-from .space import Budget
+from .space import Budget, upwards
 
 
 def scaled(
@@ -23,8 +23,7 @@ def scaled(
     Vector cores and the shared buffer grow with the tensor cores.  Memory, links and on-chip
     bandwidth are ``like``'s, and so is the clock unless ``own_clock``: the technology presets know
     no cost of a faster clock but its power.
-    Raises ``BudgetError`` where not even one
-    core fits.
+    Raises ``BudgetError`` where not even one core fits.
     """
 
     def of(count: int) -> Accelerator:
@@ -55,8 +54,8 @@ def scaled(
         one = of(1)
         raise BudgetError(
             f"expected a budget that holds one core of {chip.name}, got {budget}; it takes "
-            f"{area(one, technology).total_mm2:.4g} mm^2 and "
-            f"{power(one, technology).total_w:.4g} W in technology {technology.name}"
+            f"{upwards(area(one, technology).total_mm2)} mm^2 and "
+            f"{upwards(power(one, technology).total_w)} W in technology {technology.name}"
         )
     count = 1
     while fits(2 * count) and count < 1 << 20:

@@ -2,15 +2,17 @@
 
 An *evaluation* list-schedules every workload.  How many cores each operator is split over is
 decided per operator: as many as make it fastest while it stays above an efficiency; the shortest
-schedule over a few efficiencies counts.  An *estimate* asks for the same numbers without a
-schedule: its time lies between a lower bound and one task after the other, as far from the bound
-as the schedules made so far were; their critical paths stand for its own.
+schedule over a few efficiencies counts.  *Refined*, that is made shorter by double justification,
+which costs as much again and is left for the designs that matter.  An *estimate* asks for the same
+numbers without a schedule: its time lies between a lower bound and one task after the other, as far
+from the bound as the schedules made so far were; their critical paths stand for its own.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from enum import Enum, auto
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +25,7 @@ from ..estimate.systolic import check_mode
 from ..estimate.technology import Technology, technology
 from ..schedule.bounds import lower_bounds
 from ..schedule.critical import Levels, levels
+from ..schedule.justify import justified
 from ..schedule.lists import Schedule, list_schedule
 from ..schedule.problem import Resource
 from .evaluation import Evaluation, Run
@@ -37,10 +40,16 @@ _FIRST_SHARE = 1 / 3
 _RECENT = 3
 #: vector cores from which on their number no longer changes how well schedules fill them
 _SEVERAL = 3
-#: workload, efficiency and vector cores, up to ``_SEVERAL``
-_Like = tuple[str, float, int]
+#: workload (its identity, for names may repeat), efficiency and vector cores, up to ``_SEVERAL``
+_Like = tuple[int, float, int]
 #: critical paths that are remembered for estimates, of the designs scheduled last
 _PATHS = 8
+
+
+class _How(Enum):
+    ESTIMATED = auto()
+    LISTED = auto()
+    REFINED = auto()
 
 
 class Evaluator:
@@ -66,13 +75,13 @@ class Evaluator:
         self._seen: dict[_Like, list[float]] = {}
         self._shares: dict[_Like, float] = {}
         self._asked = 0
-        self._paths: dict[str, list[npt.NDArray[np.int64]]] = {}
-        self._known: dict[tuple[Accelerator, bool], Evaluation] = {}
+        self._paths: dict[int, list[npt.NDArray[np.int64]]] = {}
+        self._known: dict[tuple[Accelerator, _How], Evaluation] = {}
 
     @property
     def evaluations(self) -> int:
         """Designs that were scheduled."""
-        return sum(scheduled for _, scheduled in self._known)
+        return sum(how == _How.LISTED for _, how in self._known)
 
     @property
     def estimates(self) -> int:
@@ -81,11 +90,15 @@ class Evaluator:
 
     def evaluate(self, design: Accelerator) -> Evaluation:
         """Schedule all workloads on a design; the same design is scheduled once."""
-        return self._ask(design, scheduled=True)
+        return self._ask(design, _How.LISTED)
+
+    def refine(self, design: Accelerator) -> Evaluation:
+        """The same with schedules made shorter by double justification, where that can be."""
+        return self._ask(design, _How.REFINED)
 
     def estimate(self, design: Accelerator) -> Evaluation:
         """The same without schedules; ``recalibrate`` lets later ones learn from schedules."""
-        return self._ask(design, scheduled=False)
+        return self._ask(design, _How.ESTIMATED)
 
     def recalibrate(self) -> None:
         """Base estimates on all schedules made so far, and forget earlier estimates."""
@@ -99,22 +112,25 @@ class Evaluator:
         return area(design, tech).total_mm2, power(design, tech).total_w
 
     def schedules(self, design: Accelerator) -> list[Schedule]:
-        """The schedule of each workload that ``evaluate`` counts."""
-        return [self._best(model, design)[1] for model in self._models]
+        """The schedule of each workload that ``refine`` counts."""
+        return [justified(self._best(model, design)[1]) for model in self._models]
 
-    def _ask(self, design: Accelerator, scheduled: bool) -> Evaluation:
-        key = design, scheduled
+    def _ask(self, design: Accelerator, how: _How) -> Evaluation:
+        key = design, how
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._answer(design, scheduled)
-            self._asked += not scheduled
+            found = self._known[key] = self._answer(design, how)
+            self._asked += how == _How.ESTIMATED
         return found
 
-    def _answer(self, design: Accelerator, scheduled: bool) -> Evaluation:
+    def _answer(self, design: Accelerator, how: _How) -> Evaluation:
         area_mm2, power_w = self.area_and_power(design)
         static_w = power(design, self.technology).static_w
-        run = self._scheduled_run if scheduled else self._estimated_run
-        runs = tuple(run(model, design, static_w) for model in self._models)
+        if how == _How.ESTIMATED:
+            runs = tuple(self._estimated_run(model, design, static_w) for model in self._models)
+        else:
+            refined = how == _How.REFINED
+            runs = tuple(self._scheduled_run(m, design, static_w, refined) for m in self._models)
         weights = [workload.weight for workload in self.workloads]
         return Evaluation(
             design=design,
@@ -124,11 +140,15 @@ class Evaluator:
             throughput=_geometric([r.throughput for r in runs], weights),
             energy_delay_js=_geometric([r.energy_j * r.seconds for r in runs], weights),
             runs=runs,
-            scheduled=scheduled,
+            scheduled=how != _How.ESTIMATED,
         )
 
-    def _scheduled_run(self, model: CostModel, design: Accelerator, static_w: float) -> Run:
+    def _scheduled_run(
+        self, model: CostModel, design: Accelerator, static_w: float, refined: bool
+    ) -> Run:
         plan, schedule, known = self._best(model, design)
+        if refined:
+            schedule = justified(schedule)
         workload = model.workload
         self._remember_path(workload, known.critical())
         chain = schedule.critical_chain()
@@ -174,7 +194,7 @@ class Evaluator:
 
     def _remember_path(self, workload: Workload, critical: Sequence[int]) -> None:
         path = self._path(workload, critical)
-        known = self._paths.setdefault(workload.name, [])
+        known = self._paths.setdefault(id(workload), [])
         if not any(np.array_equal(path, other) for other in known):
             known.append(path)
             del known[:-_PATHS]
@@ -182,12 +202,12 @@ class Evaluator:
     def _estimated_run(self, model: CostModel, design: Accelerator, static_w: float) -> Run:
         workload = model.workload
         found = list(plans(model.table(design), design, EFFICIENCIES))
-        if workload.name not in self._paths:
+        if id(workload) not in self._paths:
             durations = found[0].problem(workload).durations
             self._remember_path(workload, levels(workload.precedence, durations).critical())
         best: tuple[float, int, npt.NDArray[np.int64], Plan] | None = None
         for plan in found:
-            bound, critical = plan.bound(workload.counts, self._paths[workload.name])
+            bound, critical = plan.bound(workload.counts, self._paths[id(workload)])
             room = plan.in_turn(workload.counts) - bound
             share = self._shares.get(_like(workload, plan), _FIRST_SHARE)
             cycles = bound + share * room
@@ -232,7 +252,7 @@ class Evaluator:
 
 def _like(workload: Workload, plan: Plan) -> _Like:
     """Schedules of equal keys are about as far from their bounds."""
-    return workload.name, plan.efficiency, min(plan.capacity.vector, _SEVERAL)
+    return id(workload), plan.efficiency, min(plan.capacity.vector, _SEVERAL)
 
 
 def _geometric(values: Sequence[float], weights: Sequence[float]) -> float:

@@ -41,6 +41,11 @@ class Run:
     forward: float
     utilisation: tuple[float, ...]
 
+    @property
+    def samples(self) -> int:
+        """Of one step."""
+        return round(self.throughput * self.seconds)
+
 
 @dataclass(frozen=True)
 class Evaluation:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from .evaluate import Evaluator
 from .evaluation import Evaluation, Metric
+from .moves import difference
 from .space import Budget, DesignSpace, Point
 from .steps import Effort, Step
 
@@ -67,9 +68,12 @@ class Judged:
     def _score(self, evaluation: Evaluation) -> float:
         return evaluation.score(self.metric, self.floor)
 
-    def _rank(self, point: Point) -> tuple[float, float, float]:
+    def rank(self, point: Point) -> tuple[float, float, float]:
         """More is better: the score, and at the same score less area and power."""
-        found = self.evaluate(point)
+        return self.rank_of(self.evaluate(point))
+
+    def rank_of(self, found: Evaluation) -> tuple[float, float, float]:
+        """``rank`` of an evaluation."""
         return self._score(found), -found.area_mm2, -found.power_w
 
     def _area_mm2(self, point: Point) -> float:
@@ -96,6 +100,11 @@ class Judged:
             f"(no schedule takes less than {run.bound_s * 1e3:.4g} ms), "
             f"{run.forward:.0%} of it forward; cycles waited: {waits}"
         )
+
+    def note_refined(self, before: Point, after: Point, found: Evaluation) -> None:
+        """Note that refined schedules changed which point is best."""
+        reason = f"{difference(before, after)}: shorter once schedules are refined"
+        self.steps.append(Step("refine", reason, after, found.value(self.metric), scheduled=True))
 
     def _note(self, action: str, reason: str, point: Point) -> None:
         scheduled = point in self._scheduled

@@ -28,6 +28,8 @@ from .workload import Workload
 _LOG = logging.getLogger(__name__)
 #: estimated designs that are scheduled to fill the Pareto front
 _FRONT = 24
+#: best designs whose schedules are refined before the best of them is chosen
+_REFINED = 16
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Result:
     ``best`` is the design with its figures and ``reference`` the chip that gave memory, bandwidth
     and clock, on the same workloads; it may be over the budget.  ``evaluated`` are all designs that
     were scheduled, ``front`` those of them that are Pareto optimal in area, power and throughput.
+    The schedules of ``best``, ``reference`` and ``front`` are refined (``Evaluator.refine``).
     ``estimates`` counts the designs that were estimated, ``seconds`` is wall-clock time.
     """
 
@@ -127,21 +130,24 @@ def mine(
         per_watt = chosen == Metric.THROUGHPUT_PER_WATT
         floor = at_reference.throughput if per_watt else 0.0
     search = Search(space, evaluator, budget, chosen, floor, effort)
-    point = search.run()
-    best = search.evaluate(point)
+    found = search.run()
+    evaluations = len(search.scheduled)
+    _schedule_front(search)
+    known = _Refined(search)
+    point = known.best(found)
+    front = known.front()
+    best = known.evaluations[point]
     if name:
         best = replace(best, design=replace(best.design, name=name))
-    evaluations = len(search.scheduled)
-    front = _front(search)
     return Result(
         best=best,
         point=point,
-        reference=at_reference,
+        reference=evaluator.refine(base),
         metric=chosen,
         budget=budget,
         floor=floor,
         steps=tuple(search.steps),
-        evaluated=tuple(search.scheduled.values()),
+        evaluated=tuple(known.evaluations.values()),
         front=tuple(front),
         evaluations=evaluations,
         estimates=evaluator.estimates,
@@ -178,11 +184,41 @@ def _workload(graph: nx.DiGraph | Workload) -> Workload:
     return graph if isinstance(graph, Workload) else Workload.of(graph)
 
 
-def _front(search: Search) -> list[Evaluation]:
-    """The front of what was scheduled, after the most promising estimates were scheduled too."""
+def _schedule_front(search: Search) -> None:
+    """Schedule the most promising estimates."""
     promising = pareto_front(search.estimated.values())
     points = {id(found): point for point, found in search.estimated.items()}
     step = max(1, len(promising) // _FRONT)
     for found in promising[::step][:_FRONT]:
         search.evaluate(points[id(found)])
-    return pareto_front(search.scheduled.values())
+
+
+class _Refined:
+    """What a search scheduled, with refined schedules where they matter."""
+
+    def __init__(self, search: Search) -> None:
+        self._search = search
+        self.evaluations = dict(search.scheduled)
+
+    def best(self, found: Point) -> Point:
+        """The best point by refined schedules of those that are best without; ``found`` is best
+        of equals."""
+        search = self._search
+        ranked = sorted(filter(search.fits, self.evaluations), key=search.rank, reverse=True)
+        top = [found, *(point for point in ranked if point != found)][:_REFINED]
+        for point in top:
+            self._refine(point)
+        best = max(top, key=lambda point: search.rank_of(self.evaluations[point]))
+        if best != found:
+            search.note_refined(found, best, self.evaluations[best])
+        return best
+
+    def front(self) -> list[Evaluation]:
+        """The front, all of it refined."""
+        points = {id(made): point for point, made in self.evaluations.items()}
+        for made in pareto_front(self.evaluations.values()):
+            self._refine(points[id(made)])
+        return pareto_front(self.evaluations.values())
+
+    def _refine(self, point: Point) -> None:
+        self.evaluations[point] = self._search.evaluator.refine(self._search.space.design(point))

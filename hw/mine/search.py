@@ -31,7 +31,7 @@ from .moves import (
     traded,
     with_size,
 )
-from .space import Point
+from .space import Point, upwards
 from .steps import Step
 
 #: sizes of array whose score is below this share of the best one's are not refined
@@ -76,10 +76,11 @@ class Search(Judged):
     def _check_budget(self) -> None:
         smallest = self.space.smallest
         if not self.fits(smallest):
-            area_mm2, power_w = self.evaluator.area_and_power(self.space.design(smallest))
+            sizes = self.evaluator.area_and_power(self.space.design(smallest))
+            area_mm2, power_w = map(upwards, sizes)
             raise BudgetError(
                 f"expected a budget that some design fits, got {self.budget}; the smallest design "
-                f"({smallest}) takes {area_mm2:.4g} mm^2 and {power_w:.4g} W in technology "
+                f"({smallest}) takes {area_mm2} mm^2 and {power_w} W in technology "
                 f"{self.evaluator.technology.name}"
             )
 
@@ -171,12 +172,12 @@ class Search(Judged):
         Each schedule corrects what the others promise.  The best of all that was scheduled.
         """
         left = set(points) - set(self._scheduled)
-        best = max(self._scheduled, key=self._rank)
+        best = max(self._scheduled, key=self.rank)
         failures = 0
         while left and failures < self.effort.tries:
             point = min(left, key=lambda p: (-self._score(self.estimate(p)), p))
             left.remove(point)
-            better = self._rank(point) > self._rank(best)
+            better = self.rank(point) > self.rank(best)
             failures = 0 if better else failures + 1
             if better:
                 best = point
@@ -200,7 +201,7 @@ class Search(Judged):
             if close is None or not self._gains(close, self._score(self.estimate(top))):
                 break
             top = close
-        if top in self._scheduled or self._rank(top) <= self._rank(best):
+        if top in self._scheduled or self.rank(top) <= self.rank(best):
             return None
         self._note("climb", f"{difference(best, top)}: {self._described(top)}", top)
         return top
@@ -208,10 +209,10 @@ class Search(Judged):
     def _improve(self, best: Point, close: list[Point]) -> Point | None:
         """The first neighbour that is better when scheduled, or as good and smaller, of those that
         promise most; ``close`` has those that promise most first."""
-        now = self._rank(best)
+        now = self.rank(best)
         promising = [p for p in close if p not in self._scheduled]
         for point in promising[: self.effort.patience]:
-            if self._rank(point) > now:
+            if self.rank(point) > now:
                 self._note("improve", f"{difference(best, point)}: {self._described(point)}", point)
                 return point
         return None
@@ -234,8 +235,8 @@ class Search(Judged):
             shapes.add(shape)
             others = [p for p in regrouped(self.space, point) if self.fits(p)]
             tried += [p for p in (point, *others) if p not in self._scheduled]
-        top = max(tried, key=self._rank, default=best)
-        if self._rank(top) <= self._rank(best):
+        top = max(tried, key=self.rank, default=best)
+        if self.rank(top) <= self.rank(best):
             return None
         self._note("regroup", f"{difference(best, top)}: {self._described(top)}", top)
         return top

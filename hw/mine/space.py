@@ -9,8 +9,10 @@ the reference: so many bytes for a multiply-accumulate unit.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from decimal import ROUND_CEILING, Decimal
 from functools import cached_property
 
 from ...errors import InputError, SpaceError
@@ -136,6 +138,13 @@ def _name(point: Point) -> str:
         f"t{point.tensor_cores}x{point.tensor_rows}x{point.tensor_columns}"
         f"-v{point.vector_cores}x{point.vector_lanes}-{point.shared_buffer_bytes // _KIB}k"
     )
+
+
+def upwards(value: float) -> str:
+    """``value`` with four digits, rounded up: as a budget it holds what takes ``value``."""
+    digits = 3 - math.floor(math.log10(value)) if value > 0 else 0
+    step = Decimal(1).scaleb(-digits)
+    return f"{float(Decimal(value).quantize(step, ROUND_CEILING)):.4g}"
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,16 @@ def nothing():
 def raises():
     raise RuntimeError("my own bug")
 
+def lacks():
+    class Model(nn.Module):
+        def forward(self, x):
+            return self.nothing(x)
+
+    return Model(), (torch.empty(64, 256),)
+
+def fits():
+    return nn.Linear(8, 8), (torch.empty(64, 9),)
+
 value = 1
 """
 
@@ -64,7 +74,8 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert reference["design"]["name"] == "tpu-v2"
     ratio = best["throughput"] / reference["throughput"]
     assert document["speedup_over_reference"] == pytest.approx(ratio)
-    assert best["throughput"] == pytest.approx(1 / best["runs"][0]["seconds"])
+    assert best["runs"][0]["samples"] == 64  # of the input in the script
+    assert best["throughput"] == pytest.approx(64 / best["runs"][0]["seconds"])
     assert document["front"] and document["steps"] and document["certified"] == []
 
 
@@ -97,7 +108,15 @@ BAD = [
     ("mine model.py --floor 1e15", "the best found reaches"),
     ("mine model.py --common model.py=x", "--common model.py=x: expected a number above 0"),
     ("mine model.py --out file", "expected a folder that can be written, got 'file'"),
-    ("mine resnet18 --sequence 4", "expected no sequence for resnet18"),
+    ("mine model.py:lacks", "got AttributeError in line 18: 'Model' object has no attribute"),
+    ("mine model.py:fits", "Linear does not run on tensors without data (a and b must have"),
+    ("mine model.py:fits --train", "Linear does not run on tensors without data"),
+    ("mine resnet18 --sequence 4", "--sequence: expected a model that it acts on (built-in "),
+    ("mine model.py --dtype float32", "--dtype: expected a model that it acts on"),
+    ("mine model.py --train --loss cross_entropy", "--loss: expected a model that it acts on"),
+    ("mine garbage.onnx --train --recompute whole", "--recompute: expected a model that it acts"),
+    ("mine resnet18 --recompute whole", "--recompute: expected --train beside it"),
+    ("mine resnet18 --optimizer sgd", "--optimizer: expected --train beside it"),
 ]
 
 

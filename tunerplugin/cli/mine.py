@@ -52,16 +52,28 @@ def add_parser(add: Callable[..., Parser]) -> Parser:
 
 def _add_graph_options(verb: Parser) -> None:
     verb.add_argument("--train", action="store_true", help="a whole training step")
-    verb.add_argument("--batch", type=options.at_least(1), help="samples of one step")
+    verb.add_argument(
+        "--batch",
+        type=options.at_least(1),
+        help="samples of one step (of a file: what its first input says)",
+    )
     verb.add_argument("--sequence", type=options.at_least(1), help="tokens of one sample")
     verb.add_argument(
-        "--optimizer", choices=("sgd", "momentum", "adam", "none"), default="adam", help="(adam)"
+        "--optimizer", choices=("sgd", "momentum", "adam", "none"), help="with --train (adam)"
     )
-    verb.add_argument("--loss", choices=("cross_entropy",), help="for .onnx and .json models")
     verb.add_argument(
-        "--recompute", choices=("none", "block", "whole"), default="none", help="(none)"
+        "--loss", choices=("cross_entropy",), help="for .onnx and .json models, with --train"
     )
-    verb.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), default="bfloat16")
+    verb.add_argument(
+        "--recompute",
+        choices=("none", "block", "whole"),
+        help="activations that the backward pass makes again, with --train (none)",
+    )
+    verb.add_argument(
+        "--dtype",
+        choices=("bfloat16", "float16", "float32"),
+        help="of a built-in workload (bfloat16)",
+    )
     verb.add_argument(
         "--common",
         metavar="MODEL[=WEIGHT],...",
@@ -139,6 +151,7 @@ def _workloads(args: argparse.Namespace) -> list[Workload]:
             wanted[name] = positive(weight) if weight else 1.0
         except argparse.ArgumentTypeError as error:
             raise InputError(f"--common {item}: {error}") from error
+    mine_models.check_options(wanted, args)
     return [Workload.of(mine_models.read(m, args), weight=w) for m, w in wanted.items()]
 
 
@@ -181,9 +194,11 @@ def _text(
         f"{result.seconds:.3g} s",
     ]
     for run in result.best.runs:
+        samples = "1 sample" if run.samples == 1 else f"{run.samples} samples"
         lines.append(
-            f"{run.workload}: {render.duration(run.seconds)} a step, no schedule of it takes less "
-            f"than {render.duration(run.bound_s)} (gap {run.seconds / run.bound_s - 1:.2%})"
+            f"{run.workload}: {render.duration(run.seconds)} a step of {samples}, no schedule of "
+            f"it takes less than {render.duration(run.bound_s)} "
+            f"(gap {run.seconds / run.bound_s - 1:.2%})"
         )
     for run, exact in zip(result.best.runs, certified, strict=False):
         lines.append(
@@ -245,6 +260,7 @@ def _evaluation(evaluation: Evaluation) -> dict[str, Any]:
         "runs": [
             {
                 "workload": run.workload,
+                "samples": run.samples,
                 "seconds": run.seconds,
                 "bound_s": run.bound_s,
                 "energy_j": run.energy_j,

@@ -32,7 +32,7 @@ from tunerplugin.hw.mine import (
     write_csv,
     write_plot,
 )
-from tunerplugin.hw.mine.space import core_counts, powers_of_two
+from tunerplugin.hw.mine.space import core_counts, powers_of_two, upwards
 from tunerplugin.hw.mine.workload import CostModel
 from tunerplugin.hw.schedule import Resource
 from tunerplugin.hw.target import chip
@@ -100,7 +100,7 @@ def test_cost_tables_are_the_estimators(
 
 def test_an_evaluation_adds_up(graphs: Graphs, reference: Accelerator) -> None:
     evaluator = Evaluator([Workload.of(graphs["chain"])])
-    found = evaluator.evaluate(reference)
+    found = evaluator.refine(reference)
     (run,) = found.runs
     (schedule,) = evaluator.schedules(reference)
     assert run.seconds == schedule.makespan / reference.frequency_hz
@@ -170,7 +170,7 @@ def test_impossible_budgets_say_the_smallest(graphs: Graphs, space: DesignSpace)
     smallest = space.design(space.smallest)
     tech = technology("7nm-macro")
     size, watts = area(smallest, tech).total_mm2, power(smallest, tech).total_w
-    with pytest.raises(BudgetError, match=f"takes {size:.4g} mm.2 and {watts:.4g} W"):
+    with pytest.raises(BudgetError, match=f"takes {upwards(size)} mm.2 and {upwards(watts)} W"):
         mine(graphs["chain"], area_mm2=5.0, power_w=300.0, space=space)
     with pytest.raises(BudgetError, match="got 600 mm.2 and 1 W"):
         mine(graphs["chain"], area_mm2=600.0, power_w=1.0, space=space)

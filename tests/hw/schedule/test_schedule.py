@@ -23,6 +23,7 @@ from tunerplugin.hw.schedule import (
     Problem,
     Resource,
     Schedule,
+    justified,
     levels,
     list_schedule,
     lower_bounds,
@@ -157,6 +158,35 @@ def test_list_schedules_are_feasible_and_bounded(problem: Problem) -> None:
     for conflict in schedule.conflicts:
         assert conflict.waited > 0
         assert problem.demands[conflict.task][conflict.resource] > 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(8))
+def test_justified_schedules_are_feasible_and_never_longer(problem: Problem) -> None:
+    orders = (None, range(len(problem)), range(len(problem), 0, -1))
+    for schedule in (list_schedule(problem, order) for order in orders):
+        found = justified(schedule)
+        check_schedule(found)
+        assert found == justified(schedule)
+        assert lower_bounds(problem).best <= found.makespan <= schedule.makespan
+        chain = found.critical_chain()
+        assert sum(problem.durations[task] for task in chain) == found.makespan
+        for conflict in found.conflicts:
+            assert conflict.waited == found.start[conflict.task] - conflict.ready > 0
+            assert problem.demands[conflict.task][conflict.resource] > 0
+
+
+def test_justification_lets_what_can_wait_wait() -> None:
+    # "d" may take the vector core at once, and then the critical "b" waits for it
+    path = Precedence.of_edges("abcd", [("a", "b"), ("b", "c")])
+    demands = (TENSOR, VECTOR, TENSOR, VECTOR)
+    listed = list_schedule(Problem(path, (1, 4, 3, 2), demands, Capacity(1, 1)))
+    found = justified(listed)
+    assert (listed.makespan, found.makespan) == (9, 8)
+    assert found.start == (0, 1, 5, 5)
+    (conflict,) = found.conflicts
+    assert (conflict.task, conflict.ready, conflict.waited) == (3, 0, 5)
+    assert conflict.resource == Resource.VECTOR
 
 
 @settings(max_examples=40, deadline=None)
