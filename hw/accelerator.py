@@ -27,6 +27,8 @@ _WORDS: dict[str, tuple[str, ...]] = {
 }
 _OPTIONAL = {"tdp_w", "area_mm2", "process_nm"}
 _MAY_BE_ZERO = {"links", "link_bytes_s"}
+#: far above any machine, and low enough that no cycle count overflows 64 bits
+_MOST_UNITS, _MOST_BYTES, _MOST_PER_SECOND = 1 << 20, 1 << 50, 1e18
 _NAME_ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-_")
 
 
@@ -120,12 +122,15 @@ def checked(key: str, value: Any) -> Any:
         return value
     whole = FIELD_TYPES[key] == "int"
     least = 0 if key in _MAY_BE_ZERO else 1 if whole else None
-    number = _whole(value) if whole else _real(value)
+    number = _whole(value) if whole else real(value)
     if number is None or (number < least if least is not None else number <= 0):
         kind = "a whole number" if whole else "a finite number"
         raise _refused(
             key, f"{kind} {'above 0' if least is None else f'of at least {least}'}", value
         )
+    most = _MOST_PER_SECOND if not whole else _MOST_BYTES if "bytes" in key else _MOST_UNITS
+    if number > most:
+        raise _refused(key, f"a number of at most {most:g}", value)
     return number
 
 
@@ -137,14 +142,19 @@ def _checked_name(value: Any) -> str:
 
 def _whole(value: Any) -> int | None:
     """``2.0`` counts as whole: TOML's ``32e9`` is a float."""
-    number = _real(value)
+    number = real(value)
     return int(number) if number is not None and number == int(number) else None
 
 
-def _real(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+def real(value: Any) -> float | None:
+    """``value`` as a float; ``None`` for what is no finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _refused(key: str, expected: str, value: Any) -> TargetError:

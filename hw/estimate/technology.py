@@ -7,7 +7,6 @@ a conclusion can be swept over them.
 
 from __future__ import annotations
 
-import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError, TargetError
+from ..accelerator import real
 from ..datasheet import Origin, read_origin
 
 _FOLDER = Path(__file__).parents[1] / "technology"
@@ -77,13 +77,13 @@ class Technology:
 
 
 def _number(key: str, value: Any) -> float:
-    good = not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
+    number = real(value)
     if key == "other_share":
-        if not good or not 0 <= value < 1:
+        if number is None or not 0 <= number < 1:
             raise TargetError(f"{key}: expected a share from 0 to below 1, got {value!r}")
-    elif not good or value < 0 or (key == "node_nm" and value == 0):
+    elif number is None or number < 0 or (key == "node_nm" and number == 0):
         raise TargetError(f"{key}: expected a finite number of at least 0, got {value!r}")
-    return float(value)
+    return number
 
 
 def technologies() -> list[str]:

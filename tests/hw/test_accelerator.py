@@ -121,6 +121,13 @@ def test_origins_of_groups_and_of_keys(tmp_path: Path) -> None:
         ("rows = 4", "row = 4", "tensor.row: expected one of cores, rows, columns"),
         ('"ws"', '"rs"', "tensor.dataflow: expected one of ws, os, is, got 'rs'"),
         ('"bfloat16"', '"int3"', "tensor.dtype: expected one of float32, bfloat16.*'int3'"),
+        (
+            "rows = 4",
+            "rows = 1e30",
+            "tensor.rows: expected a number of at most 1.04858e\\+06, got 1e",
+        ),
+        ("rows = 4", "rows = 1" + 400 * "0", "tensor.rows: expected a whole number.*got 1000"),
+        ("frequency_hz = 1e9", "frequency_hz = 1e30", "frequency_hz: expected a number of at most"),
         ("frequency_hz = 1e9", "frequency_hz = nan", "frequency_hz: expected a finite number"),
         ("frequency_hz = 1e9", "frequency_hz = -1", "a finite number above 0, got -1"),
         ("[memory]", "[memori]", "memori: expected one of name, title, tensor"),
@@ -174,7 +181,7 @@ def test_a_bare_design_is_saved_as_estimated(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["tiny.toml"]
 
 
-counts, reals = st.integers(1, 1 << 40), st.floats(1e-3, 1e18)
+counts, sizes, reals = st.integers(1, 1 << 20), st.integers(1, 1 << 50), st.floats(1e-3, 1e18)
 
 
 @settings(max_examples=60, deadline=None)
@@ -190,9 +197,9 @@ counts, reals = st.integers(1, 1 << 40), st.floats(1e-3, 1e18)
         frequency_hz=reals,
         dtype=st.sampled_from(list(DTYPE_BYTES)),
         dataflow=st.sampled_from(DATAFLOWS),
-        shared_buffer_bytes=counts,
-        core_buffer_bytes=counts,
-        memory_bytes=counts,
+        shared_buffer_bytes=sizes,
+        core_buffer_bytes=sizes,
+        memory_bytes=sizes,
         memory_bytes_s=reals,
         on_chip_bytes_s=reals,
         links=st.integers(0, 64),
