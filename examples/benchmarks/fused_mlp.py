@@ -7,8 +7,12 @@ multiply-adds in registers, run in every round.
 
 Methods: ``ours`` (one kernel), ``unfused`` (the same kernel, a call per layer), ``torch`` (eager),
 ``torch-chunked`` (1024 rows at a time), ``torch-compile``, ``tvm-default`` (on a sixteenth of the
-batch).  Metrics (median over rounds, ``low`` and ``high`` the range; case ``all``: geometric mean
-over the cases, with their range):
+batch).  torch's idle threads spin, which is its default, or sleep, whichever is faster for torch at
+the start of a case (unless ``OMP_WAIT_POLICY`` is set): on a loaded machine threads that spin take
+the cores from each other, and would make torch look a hundred times slower.
+
+Metrics (median over rounds, ``low`` and ``high`` the range; case ``all``: geometric mean over the
+cases, with their range):
 
 gflops           of the matrix products, per wall second
 share_of_peak    gflops / that of the peak loop in the same round
@@ -49,6 +53,7 @@ from harness import (
 )
 
 from tunerplugin.measure import available_cores
+from tunerplugin.schedules.fused_mlp.description import MAX_WIDTH
 
 WIDTHS, LAYERS, LOG2_BATCH = (16, 32, 64, 128), (4, 11), 17
 SWEEP_WIDTH, SWEEP_LAYERS, SWEEP_LOG2 = 64, 4, range(11, 21)
@@ -59,14 +64,17 @@ QUICK_WIDTHS, QUICK_LAYERS, QUICK_LOG2_BATCH = (16, 64), (4,), 13
 _SLOW_ROUNDS, _SLOW_S = 3, 2.0
 #: until the idle threads of the process that just worked have gone to sleep
 _SETTLE_S = 0.02
+_WAIT_POLICY = "OMP_WAIT_POLICY"
 
 
 class Server:
     """A process that runs the methods of one library; a context manager."""
 
-    def __init__(self, kind: str, case: Case, chosen: Sequence[str]) -> None:
+    def __init__(
+        self, kind: str, case: Case, chosen: Sequence[str], policy: dict[str, str] | None = None
+    ) -> None:
         threads = str(case.threads)
-        settings = {"TVM_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
+        settings = {"TVM_NUM_THREADS": threads, "OMP_NUM_THREADS": threads, **(policy or {})}
         command = [sys.executable, methods.__file__, kind, methods.as_argument(case), *chosen]
         self._process = subprocess.Popen(
             command,
@@ -106,6 +114,25 @@ class Server:
         return answer
 
 
+def torch_policy(case: Case, method: str, tries: int = 5) -> dict[str, str]:
+    """The environment in which torch's threads wait so that ``method`` is fastest."""
+    policies: list[dict[str, str]] = [{}]
+    if _WAIT_POLICY not in os.environ:
+        policies.append({_WAIT_POLICY: "passive"})
+    with ExitStack() as stack:
+        servers = [stack.enter_context(Server("torch", case, [method], p)) for p in policies]
+        if not all(server.ready for server in servers):
+            return {}
+        fastest = [
+            min(taken)
+            for taken in zip(
+                *([server.seconds(method)[0] for server in servers] for _ in range(tries)),
+                strict=True,
+            )
+        ]
+    return policies[fastest.index(min(fastest))]
+
+
 @dataclass(frozen=True)
 class Sample:
     """Wall and CPU seconds of one call."""
@@ -120,11 +147,10 @@ Samples = dict[str, list[Sample]]
 def measure(case: Case, chosen: Sequence[str], rounds: int) -> Samples:
     """All methods in turn, round by round; who is first changes every round."""
     with ExitStack() as stack:
-        servers = [
-            stack.enter_context(Server(kind, case, [m for m in chosen if m in known]))
-            for kind, known in (("tvm", TVM_METHODS), ("torch", TORCH_METHODS))
-            if kind == "tvm" or set(chosen) & set(known)
-        ]
+        servers = [stack.enter_context(Server("tvm", case, _of(TVM_METHODS, chosen)))]
+        if wanted := _of(TORCH_METHODS, chosen):
+            policy = torch_policy(case, wanted[0])
+            servers.append(stack.enter_context(Server("torch", case, wanted, policy)))
         runner = {method: server for server in servers for method in server.ready}
         samples: Samples = {method: [] for method in runner}
         order = list(runner)
@@ -135,6 +161,10 @@ def measure(case: Case, chosen: Sequence[str], rounds: int) -> Samples:
                     continue
                 taken.append(Sample(*runner[method].seconds(method)))
     return samples
+
+
+def _of(known: Sequence[str], chosen: Sequence[str]) -> list[str]:
+    return [method for method in chosen if method in known]
 
 
 def rows_of(case: Case, samples: Samples) -> list[Row]:
@@ -198,15 +228,24 @@ def explain(rows: Sequence[Row]) -> None:
             )
 
 
-def _numbers(text: str) -> list[int]:
+def numbers(text: str) -> list[int]:
+    """An argparse type: whole numbers of at least 1."""
     return [positive(part) for part in text.split(",")]
+
+
+def layer_widths(text: str) -> list[int]:
+    """An argparse type: widths that can be fused."""
+    widths = numbers(text)
+    if max(widths) > MAX_WIDTH:
+        raise argparse.ArgumentTypeError(f"expected widths of 1 to {MAX_WIDTH}, got {text!r}")
+    return widths
 
 
 def _options() -> argparse.Namespace:
     made = parser(__doc__)
     known = [*TVM_METHODS, *TORCH_METHODS]
-    made.add_argument("--widths", type=_numbers, help="comma-separated")
-    made.add_argument("--layers", type=_numbers, help="comma-separated")
+    made.add_argument("--widths", type=layer_widths, help="comma-separated")
+    made.add_argument("--layers", type=numbers, help="comma-separated")
     made.add_argument("--log2-batch", type=positive)
     made.add_argument("--rounds", type=positive)
     made.add_argument("--threads", type=positive, default=available_cores())

@@ -3,7 +3,9 @@
 Both sides run the same module interface with the same parameters, through ``autograd``; the
 optimiser is outside.  ``ours`` chooses its own way (activations computed again in backward);
 ``ours_stored`` keeps them from forward to backward.  Rounds are interleaved in one process, so that
-a drift of the machine meets all alike.  Peak memory is the growth of the resident set's high-water
+a drift of the machine meets all alike; idle threads of OpenMP sleep (``OMP_WAIT_POLICY=passive``,
+unless it is set), or torch's would take the cores from ours, and on a loaded machine from each
+other.  Peak memory is the growth of the resident set's high-water
 mark over one step (Linux), each method in a child process of its own.
 
 Metrics (median over rounds, ``low`` and ``high`` the range; case ``all``: geometric mean):
@@ -20,6 +22,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
+import os
 import subprocess
 import sys
 import time
@@ -27,7 +30,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read when torch is loaded
+
 import torch
+from fused_mlp import layer_widths, numbers
 from harness import Row, emit, geometric_mean, note, paired_ratio, parser, positive, spread
 from torch import nn
 
@@ -210,15 +216,11 @@ def training_rows(
     return rows
 
 
-def _numbers(text: str) -> list[int]:
-    return [positive(part) for part in text.split(",")]
-
-
 def main() -> None:
     """Parse the options, run, print."""
     options_of = parser(__doc__)
-    options_of.add_argument("--widths", type=_numbers, help="comma-separated")
-    options_of.add_argument("--layers", type=_numbers, help="comma-separated")
+    options_of.add_argument("--widths", type=layer_widths, help="comma-separated")
+    options_of.add_argument("--layers", type=numbers, help="comma-separated")
     options_of.add_argument("--log2-batch", type=positive)
     options_of.add_argument("--rounds", type=positive)
     options_of.add_argument("--child", choices=METHODS, help=argparse.SUPPRESS)

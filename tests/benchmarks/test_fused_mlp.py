@@ -49,6 +49,40 @@ def test_ratios_are_of_speeds_in_the_same_round() -> None:
     assert ("torch", "share_of_peak") not in rows
 
 
+def test_torch_waits_in_the_way_that_suits_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spinning threads on a loaded machine made it a hundred times slower than it is."""
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    tried: list[dict[str, str]] = []
+
+    class Slow(fused_mlp.Server):
+        def __init__(self, *arguments: object) -> None:
+            self.policy: dict[str, str] = arguments[-1]  # type: ignore[assignment]
+            self.ready = ["torch"]
+            tried.append(self.policy)
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def seconds(self, method: str) -> tuple[float, float]:
+            return (0.001 if self.policy else 0.19), 0.0
+
+    monkeypatch.setattr(fused_mlp, "Server", Slow)
+    assert fused_mlp.torch_policy(CASE, "torch") == {"OMP_WAIT_POLICY": "passive"}
+    assert tried == [{}, {"OMP_WAIT_POLICY": "passive"}]
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    assert fused_mlp.torch_policy(CASE, "torch") == {}
+
+
+def test_widths_are_bounded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["fused_mlp.py", "--widths", "16,300"])
+    with pytest.raises(SystemExit) as stopped:
+        fused_mlp.main()
+    assert stopped.value.code == 2
+    assert "expected widths of 1 to 256, got '16,300'" in capsys.readouterr().err
+
+
 @pytest.mark.heavy
 @pytest.mark.timeout(300)
 def test_smallest_run_prints_rows(tmp_path: Path) -> None:
