@@ -35,11 +35,11 @@ WIDTHS = (16, 32, 64, 128)
 
 @dataclass(frozen=True)
 class Gpu:
-    """How a device's kernels are built and read out, and its roofline where we know its peaks."""
+    """How a device's kernels are built and read out, and its roofline."""
 
     build: Callable[[MLP], FusedKernel]
     use: Callable[[FusedKernel], KernelUse]
-    roofline: devices.Device | None
+    roofline: devices.Device
 
 
 def _intel(model: str, roofline: devices.Device) -> Gpu:
@@ -52,7 +52,7 @@ def _intel(model: str, roofline: devices.Device) -> Gpu:
     )
 
 
-def _amd(processor: str, roofline: devices.Device | None) -> Gpu:
+def _amd(processor: str, roofline: devices.Device) -> Gpu:
     target = amd.rocm_target(processor)
 
     def use(kernel: FusedKernel) -> KernelUse:
@@ -68,7 +68,7 @@ GPUS = {
     "gfx90a": _amd("gfx90a", devices.GFX90A),
     "gfx942": _amd("gfx942", devices.GFX942),
     "gfx1100": _amd("gfx1100", devices.GFX1100),
-    "gfx1201": _amd("gfx1201", None),
+    "gfx1201": _amd("gfx1201", devices.GFX1201),
 }
 
 # Table I, inference: widths, batch, seconds of SYCL on Max 1550 and of CUDA on H100.  "k hidden
@@ -100,7 +100,7 @@ def compiled(name: str, width: int) -> Iterator[Row]:
     yield row(case, "ours", "shared_memory", use.shared_memory_bytes, "bytes")
     if use.occupancy is not None:
         yield row(case, "ours", "occupancy", use.occupancy, "")
-    if gpu.roofline is not None and kernel.launch is not None:
+    if kernel.launch is not None:
         staged = kernel.launch.shared_bytes > 0
         plan = Plan(mlp, BATCH, *_rows(kernel), staged=staged)
         bound = estimate(plan, gpu.roofline)

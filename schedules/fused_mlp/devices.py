@@ -207,6 +207,27 @@ GFX1100 = Device(
     launch_seconds=GPU_LAUNCH_SECONDS,
 )
 
+# RX 9070 XT, AMD's product page: 64 compute units, 2.97 GHz boost, 195 Tflop/s f16 matrix (dense),
+# 48.7 f32, 640 GB/s.  LDS, waves and registers as gfx1100.  L2: 8 MB (ROCm's table of GPUs), 2048
+# bytes a clock: an assumption to be checked on one, as is that the 64 MB behind it add nothing.
+GFX1201 = Device(
+    name="AMD Radeon RX 9070 XT",
+    peaks=(*_half(195e12), ("float32", 48.7e12)),
+    bandwidth=640e9,
+    shared_bytes=64 * KIB,
+    shared_bandwidth=64 * 128 * 2.97e9,
+    register_modes=(
+        RegisterMode("96 VGPRs", 96 * 32 * 4, 128 * 16),
+        RegisterMode("192 VGPRs", 192 * 32 * 4, 128 * 8),
+        RegisterMode("256 VGPRs", 256 * 32 * 4, 128 * 6),
+    ),
+    tile=(16, 16, 16),
+    max_sub_groups=32,
+    l2_bytes=8 * MIB,
+    l2_bandwidth=2048 * 2.97e9,
+    launch_seconds=GPU_LAUNCH_SECONDS,
+)
+
 
 def cpu_device(
     cores: int,

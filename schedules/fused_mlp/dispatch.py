@@ -9,7 +9,7 @@ from typing import Any
 from tunerplugin.errors import TargetError
 
 from .description import MLP
-from .devices import DG2, GFX90A, GFX942, GFX1100, PVC, Device, cpu_device
+from .devices import DG2, GFX90A, GFX942, GFX1100, GFX1201, PVC, Device, cpu_device
 from .template import Template
 
 # Target kind -> (module, name) of its templates, the fastest first; the last runs anywhere.
@@ -28,6 +28,7 @@ _DEVICES: dict[str, Device] = {
     "gfx90a": GFX90A,
     "gfx942": GFX942,
     "gfx1100": GFX1100,
+    "gfx1201": GFX1201,
 }
 
 

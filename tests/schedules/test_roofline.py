@@ -15,6 +15,7 @@ from tunerplugin.schedules.fused_mlp.devices import (
     GFX90A,
     GFX942,
     GFX1100,
+    GFX1201,
     H100,
     PVC,
     Device,
@@ -203,7 +204,7 @@ def test_what_fits_nowhere_says_so() -> None:
     assert "more than 75% of 512" in decision.reason
 
 
-DEVICES: list[Device] = [PVC, DG2, H100, GFX90A, GFX942, GFX1100, cpu_device(2)]
+DEVICES: list[Device] = [PVC, DG2, H100, GFX90A, GFX942, GFX1100, GFX1201, cpu_device(2)]
 
 
 @settings(deadline=None, max_examples=50)

@@ -12,6 +12,7 @@ import tvm_ffi
 from tvm import relax
 
 import tunerplugin.schedules
+from tests.schedules.gpu.test_amd_assembly import PROCESSORS
 from tests.schedules.relax.modules import calls, constant, module, symbol, variable
 from tunerplugin.errors import ScheduleError
 from tunerplugin.schedules import FuseMLP
@@ -201,6 +202,8 @@ def test_templates_and_devices_of_targets() -> None:
     assert device_for(OPENCL) is PVC
     assert device_for(OPENCL | {"model": "dg2"}) is DG2
     assert device_for(OPENCL | {"model": "something"}) is None
+    named = {name: device_for({"kind": "rocm", "mcpu": name}) for name in PROCESSORS}
+    assert {name for name, device in named.items() if device is None} == set()
     cpu = device_for(CPU)
     assert cpu is not None and cpu.register_modes[0].sub_groups == 2
 
