@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import networkx as nx
 import pytest
@@ -48,7 +49,7 @@ def test_a_budget_that_is_named_is_enough(graphs: Graphs) -> None:
     """Rounded to the nearest, the figures in the message were too small half of the time."""
     for tech in ("7nm-macro", "7nm-cache", "wham-45nm"):
         for name in ("tpu-v2", "h100", "nvdla-like"):
-            options = {"technology": tech, "reference": name}
+            options: dict[str, Any] = {"technology": tech, "reference": name}
             with pytest.raises(BudgetError, match="the smallest design") as caught:
                 mine(graphs["branches"], area_mm2=1e-3, power_w=1e-3, **options)
             stated = re.search(r"takes (\S+) mm\^2 and (\S+) W in", str(caught.value))
