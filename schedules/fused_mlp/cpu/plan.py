@@ -16,8 +16,9 @@ from .machine import Machine
 
 FLOAT_BYTES = 4
 
-TILE_ROWS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-"""Rows per tile worth trying, before they are rounded to whole register blocks."""
+TILE_ROWS = (1, 8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 384, 512)
+"""Rows per tile worth trying, before they are rounded to whole register blocks: close enough to
+share any batch out evenly."""
 _FEW_ROWS = 32
 
 
@@ -222,5 +223,5 @@ def default_knobs(
     )
     if batch is not None:
         share = math.ceil(batch / machine.cores)
-        rows = min(rows, math.ceil(share / block_rows) * block_rows)
+        rows = min([rows, *(tile for tile in tile_rows(block_rows) if tile >= share)])
     return replace(knobs, rows=rows)

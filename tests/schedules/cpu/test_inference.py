@@ -230,6 +230,15 @@ def test_a_small_batch_is_shared_out() -> None:
     assert default_knobs(MLP.uniform(64, 4), machine, 1 << 17).rows == 96
 
 
+@pytest.mark.parametrize("batch", [None, 1, 7, 64, 100, 150, 1000, 1 << 17])
+@pytest.mark.parametrize("mlp", [MLP.uniform(64, 2), MLP.of((3, 17, 1)), MLP.of((1, 1))])
+def test_defaults_are_of_the_space(mlp: MLP, batch: int | None) -> None:
+    """Tuning begins with them; a batch of 7 rows got a tile of 8, which was no candidate."""
+    knobs = fused_mlp(mlp, batch, target()).knobs
+    candidates = space(mlp, target())
+    assert candidates.contains([knobs[name] for name in candidates.names]), knobs
+
+
 @pytest.mark.parametrize(
     ("knobs", "message"),
     [
