@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
 import pytest
 
-from tunerplugin.cli import chips
+from tunerplugin.cli import chips, main
 from tunerplugin.cli.exits import StopGuard
 from tunerplugin.cli.parser import Parser
 from tunerplugin.errors import TargetError
@@ -50,3 +51,14 @@ def test_json_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
 def test_unknown_chip_is_named() -> None:
     with pytest.raises(TargetError, match="expected chips of a100, .*got 'a1000'"):
         run("a1000")
+
+
+def test_a_warning_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Without the file and line of the source that Python prints beside it."""
+    monkeypatch.setenv("TUNERPLUGIN_CHIPS", str(tmp_path / "nowhere"))
+    assert main(["chips"]) == 0
+    error = capsys.readouterr().err
+    assert "WARNING: TUNERPLUGIN_CHIPS: expected folders, got" in error
+    assert ".py" not in error and "UserWarning" not in error

@@ -100,7 +100,7 @@ def _complain(error: TunerError, debug: bool, verb: str | None = None) -> int:
 
 @contextmanager
 def _messages(args: argparse.Namespace) -> Iterator[None]:
-    """Send the package's log to stderr at the level that -v and -q ask for."""
+    """Send the package's log and Python's warnings to stderr, at the level -v and -q ask for."""
     level = logging.WARNING
     if getattr(args, "verbose", False):
         level = logging.DEBUG
@@ -113,8 +113,8 @@ def _messages(args: argparse.Namespace) -> Iterator[None]:
     logger.addHandler(handler)
     logger.setLevel(level)
     with warnings.catch_warnings():
-        if level > logging.WARNING:
-            warnings.simplefilter("ignore")
+        # as one sentence: the file and line that Python adds are of no use here
+        warnings.showwarning = lambda message, *_: logger.warning(" ".join(str(message).split()))
         try:
             yield
         finally:
