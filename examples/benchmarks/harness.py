@@ -114,8 +114,22 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made.add_argument("--quick", action="store_true", help="a small run, for a first look")
     made.add_argument("--seed", type=int, default=0, help="of everything random (default: 0)")
     made.add_argument("--format", choices=("table", "json"), default="table")
-    made.add_argument("--out", type=Path, help="write there instead of to stdout")
+    made.add_argument("--out", type=_writable, help="write there instead of to stdout")
     return made
+
+
+def _writable(text: str) -> Path:
+    """An argparse type: a file that can be written, so that no run ends without its rows."""
+    path = Path(text)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        reason = error.strerror or str(error)
+        message = f"expected a file that can be written, got {text!r}: {reason}"
+        raise argparse.ArgumentTypeError(message) from error
+    return path
 
 
 def names(known: Iterable[str]) -> Callable[[str], list[str]]:
@@ -168,7 +182,6 @@ def emit(rows: Sequence[Row], options: argparse.Namespace) -> None:
     if options.out is None:
         sys.stdout.write(text)
     else:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(text, encoding="utf-8")
 
 

@@ -125,3 +125,12 @@ def test_names_keeps_the_order_given() -> None:
 def test_positive_refuses(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="expected a whole number"):
         harness.positive(text)
+
+
+def test_a_file_that_cannot_be_written_is_told_before_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        options("--out", str(tmp_path))
+    assert stopped.value.code == 2
+    assert "expected a file that can be written, got" in capsys.readouterr().err
