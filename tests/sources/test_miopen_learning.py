@@ -17,6 +17,7 @@ from tunerplugin.sources.miopen import Chooser, PerfRecord, describe, parse_key,
 from tunerplugin.sources.miopen.learning import CONSENSUS, by_consensus
 from tunerplugin.sources.miopen.memory import (
     FAINT,
+    OTHER_UNITS,
     SHARE,
     Memory,
     MemoryScorer,
@@ -36,7 +37,8 @@ def record(values: Iterable[int], device: str = "gfx906_60", **changes: int | st
 
 RECORDS = [
     record(FIRST, n=32),
-    record(FIRST, "gfx906_64", n=32),  # the same again
+    record(FIRST, "gfx906_64", n=32),
+    record(FIRST, n=32),  # the same again
     record(SECOND, n=4),
     record(THIRD, direction="B"),
     record(THIRD, "gfx803_36"),
@@ -48,12 +50,14 @@ def test_tables_hold_every_record_once() -> None:
     tables = remember(RECORDS)
     assert sorted(tables) == [
         "problems",
-        "rows:ConvAsm1x1U:FP16:gfx906",
-        "rows:ConvAsm1x1U:FP32:gfx803",
-        "rows:ConvAsm1x1U:FP32:gfx906",
+        "rows:ConvAsm1x1U:FP16:gfx906_60",
+        "rows:ConvAsm1x1U:FP32:gfx803_36",
+        "rows:ConvAsm1x1U:FP32:gfx906_60",
+        "rows:ConvAsm1x1U:FP32:gfx906_64",
         "tuples:ConvAsm1x1U",
     ]
-    assert tables["rows:ConvAsm1x1U:FP32:gfx906"].tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert tables["rows:ConvAsm1x1U:FP32:gfx906_60"].tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert tables["rows:ConvAsm1x1U:FP32:gfx906_64"].tolist() == [[0, 0]]
     assert tables["tuples:ConvAsm1x1U"].tolist() == [list(t) for t in (FIRST, SECOND, THIRD)]
     assert {table.dtype for table in tables.values()} == {np.dtype(np.int16)}
     large = remember([record(FIRST, n=40_000)])["problems"]
@@ -63,9 +67,10 @@ def test_tables_hold_every_record_once() -> None:
 def test_nearest_first_by_size_device_and_direction() -> None:
     found = Memory(remember(RECORDS)).nearest(PROBLEM, "ConvAsm1x1U", "gfx906_60")
     assert found is not None
-    # n = 32 is 0.8 away, another instruction set two, n = 4 over three, B sixteen
-    assert [tuple(values) for values in found.values] == [FIRST, THIRD, SECOND, THIRD]
+    # n = 32 is 0.8 away, other units 0.2, another instruction set two, n = 4 over three, B sixteen
+    assert [tuple(values) for values in found.values] == [FIRST, FIRST, THIRD, SECOND, THIRD]
     assert found.weights.sum() == pytest.approx(1)
+    assert found.weights[1] / found.weights[0] == pytest.approx(np.exp(-OTHER_UNITS))
     assert list(found.weights) == sorted(found.weights, reverse=True)
     elsewhere = Memory(remember(RECORDS)).nearest(PROBLEM, "ConvAsm1x1U", "gfx803_36")
     assert elsewhere is not None and tuple(elsewhere.values[0]) == THIRD
@@ -103,7 +108,7 @@ def test_mixture_by_hand() -> None:
 def test_learns_and_remembers_through_a_file(tmp_path: Path) -> None:
     trained = train(RECORDS, epochs=1)
     # FP16 packs two elements: reads of two are too long for two chunks
-    assert trained.examples == 5
+    assert trained.examples == 6
     assert trained.left_out == {"tuple that today's rules refuse": 1}
     trained.predictor.save(tmp_path / "w.safetensors")
     chooser = Chooser(Predictor.load(tmp_path / "w.safetensors"))

@@ -29,6 +29,8 @@ from .records import PerfRecord
 NEIGHBOURS = 64
 SHARE = 0.65
 FAINT = 0.02
+#: how much further away a record of another number of compute units is
+OTHER_UNITS = 0.2
 #: records from which a distance of their own is learnt
 ENOUGH = 500
 #: metrics are kept as whole numbers of this fraction
@@ -69,6 +71,7 @@ class _Group(NamedTuple):
     features: FloatArray  # (R, F)
     values: NDArray[np.int64]  # (R, fields)
     owners: NDArray[np.int64]  # (R,) the number of the problem
+    units: NDArray[np.int64]  # (R,) compute units
     metrics: tuple[FloatArray, ...]  # (F,) each
 
 
@@ -94,10 +97,12 @@ class Memory:
         if group is None:
             return None
         numbers = np.array([_numbers(problem)])
-        here = _features(numbers, np.array([parse_device(device).isa]))
+        asked = parse_device(device)
+        here = _features(numbers, np.array([asked.isa]))
+        elsewhere = OTHER_UNITS * (group.units != asked.compute_units)
         values, weights = [], []
         for metric in group.metrics:
-            distance = (np.abs(group.features - here) * metric).sum(axis=1)
+            distance = (np.abs(group.features - here) * metric).sum(axis=1) + elsewhere
             order = np.argsort(distance, kind="stable")[:NEIGHBOURS]
             heard = np.exp(distance[order[0]] - distance[order])
             values.append(group.values[order])
@@ -123,14 +128,18 @@ class Memory:
         if not parts:
             return None
         rows: NDArray[np.int64] = np.concatenate([part for _, part in parts]).astype(np.int64)
-        isas = np.concatenate([np.full(len(part), isa) for isa, part in parts])
+        devices, lengths = zip(
+            *((parse_device(name), len(part)) for name, part in parts), strict=True
+        )
+        isas = np.repeat([device.isa for device in devices], lengths)
+        units = np.repeat([device.compute_units for device in devices], lengths)
         features = _features(self._tables["problems"][rows[:, 0]], isas)
         tuples = self._tables[f"tuples:{solver}"][rows[:, 1]].astype(np.int64)
         metrics = [_PLAIN]
         learnt = self._tables.get(f"metric:{solver}:{dtype}")
         if learnt is not None:
             metrics.append(_METRIC_UNIT * learnt.astype(np.float64))
-        return _Group(features, tuples, rows[:, 0], tuple(metrics))
+        return _Group(features, tuples, rows[:, 0], units, tuple(metrics))
 
 
 def _key(name: str) -> tuple[str, str]:
@@ -140,10 +149,12 @@ def _key(name: str) -> tuple[str, str]:
 
 
 def remember(records: Iterable[PerfRecord], seed: int = 0) -> dict[str, Table]:
-    """Records as tables of integers, each (problem, instruction set, tuple) once.
+    """Records as tables of integers, each (problem, device, tuple) once.
+
+    GPUs of one instruction set each keep their own: what was best on several counts as often.
 
     ``problems`` (P, 17) sizes and direction; ``tuples:<solver>`` (K, fields);
-    ``rows:<solver>:<dtype>:<instruction set>`` (R, 2) numbers of a problem and a tuple;
+    ``rows:<solver>:<dtype>:<device>`` (R, 2) numbers of a problem and a tuple;
     ``metric:<solver>:<dtype>`` (F,) the learnt distance, in thousandths.
     """
     problems: dict[tuple[int, ...], int] = {}
@@ -151,8 +162,8 @@ def remember(records: Iterable[PerfRecord], seed: int = 0) -> dict[str, Table]:
     rows: dict[str, dict[tuple[int, int], None]] = {}
     for record in records:
         known = tuples.setdefault(record.solver, {})
-        isa = parse_device(record.device).isa
-        group = rows.setdefault(f"rows:{record.solver}:{record.problem.number_format}:{isa}", {})
+        device = parse_device(record.device).name
+        group = rows.setdefault(f"rows:{record.solver}:{record.problem.number_format}:{device}", {})
         number = problems.setdefault(_numbers(record.problem), len(problems))
         group[number, known.setdefault(tuple(record.values), len(known))] = None
     named = {f"tuples:{solver}": list(known) for solver, known in tuples.items()}
