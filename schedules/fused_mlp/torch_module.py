@@ -17,6 +17,9 @@ from .graph.activations import SOFTPLUS_THRESHOLD
 from .torch_autograd import Forward, Taylor, unfused
 from .torch_kernels import make_plan, run_forward
 
+#: torch says so from 2.7 on
+_is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
+
 
 class Sine(nn.Module):
     """sin(omega x), for ``FusedMLP.from_sequential`` (Sitzmann et al., NeurIPS 2020)."""
@@ -119,7 +122,7 @@ class FusedMLP(nn.Module):
         """y (..., out) of x (..., in).  Raises ``InputError`` for other than float32 on CPU."""
         rows = self._rows(x)
         parameters = self._parameters_in_order()
-        if torch.compiler.is_exporting() or torch.jit.is_tracing():
+        if _is_exporting() or torch.jit.is_tracing():
             return unfused(self.mlp, x, parameters)
         y = _fused(self._plan, rows, parameters)
         return y.reshape(*x.shape[:-1], self.mlp.widths[-1])
