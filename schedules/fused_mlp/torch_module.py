@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -122,9 +122,9 @@ class FusedMLP(nn.Module):
         """y (..., out) of x (..., in).  Raises ``InputError`` for other than float32 on CPU."""
         rows = self._rows(x)
         parameters = self._parameters_in_order()
-        if _is_exporting() or torch.jit.is_tracing():
+        if _is_exporting() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
             return unfused(self.mlp, x, parameters)
-        y = _fused(self._plan, rows, parameters)
+        y: Tensor = _fused(self._plan, rows, parameters)
         return y.reshape(*x.shape[:-1], self.mlp.widths[-1])
 
     def derivatives(
@@ -202,7 +202,8 @@ class FusedMLP(nn.Module):
         return [parameter.contiguous() for parameter in found]
 
 
-@torch.compiler.disable  # it would trace the compilation of the kernel, only to give up
+# it would trace the compilation of the kernel, only to give up
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _fused(plan: Plan, rows: Tensor, parameters: list[Tensor]) -> Tensor:
     """y (batch, out), tracked if anything is."""
     if torch.is_grad_enabled() and any(t.requires_grad for t in (rows, *parameters)):
@@ -233,7 +234,7 @@ def _check_hooks(module: nn.Module) -> None:
 def _check_forward(module: nn.Module) -> None:
     """A subclass of one of torch's modules that computes something else is none of them."""
     torchs = (base for base in type(module).__mro__ if base.__module__.startswith("torch.nn."))
-    base = next(torchs, nn.Module)
+    base: Any = next(torchs, nn.Module)
     if base is not nn.Module and type(module).forward is not base.forward:
         raise InputError(
             f"expected torch's own {base.__name__}, got {type(module).__name__} with a forward "
