@@ -126,7 +126,7 @@ def test_directions_that_do_not_fit() -> None:
     x = rows(4, 2)
     with pytest.raises(InputError, match=r"expected x of shape \(batch, in\)"):
         net.derivatives(x[None], (1,))
-    with pytest.raises(InputError, match="expected orders for at most 2 columns"):
+    with pytest.raises(InputError, match="expected an order for each of at most 2 columns"):
         net.derivatives(x, (1, 1, 1))
     with pytest.raises(InputError, match=r"expected directions of shape \(1, 2\)"):
         net.derivatives(x, (1,), torch.ones(3, 2))
