@@ -86,6 +86,12 @@ def _vgpr_modes(
     return tuple(modes)
 
 
+def _rdna_modes(simds: int) -> tuple[RegisterMode, ...]:
+    """RDNA 3 and 4: 1536 registers a lane and SIMD for 16, 8 or 6 waves of 32, 256 at most each."""
+    shares = ((96, 16), (192, 8), (256, 6))
+    return tuple(RegisterMode(f"{n} VGPRs", n * 32 * 4, simds * waves) for n, waves in shares)
+
+
 # Section "roofline" of arXiv 2403.17607: 838 Tflop/s bf16, 52 fp32, 2 TB/s realistic (3.2 peak),
 # 8192 sub-groups fill the device, registers of 8192 or 16384 bytes.  Shared memory: 128 KiB per
 # Xe-core (Intel Xe GPU architecture guide); its bandwidth is the one that the paper's cap of
@@ -195,11 +201,7 @@ GFX1100 = Device(
     bandwidth=960e9,
     shared_bytes=64 * KIB,
     shared_bandwidth=96 * 128 * 2.5e9,
-    register_modes=(
-        RegisterMode("96 VGPRs", 96 * 32 * 4, 192 * 16),
-        RegisterMode("192 VGPRs", 192 * 32 * 4, 192 * 8),
-        RegisterMode("256 VGPRs", 256 * 32 * 4, 192 * 6),
-    ),
+    register_modes=_rdna_modes(192),
     tile=(16, 16, 16),
     max_sub_groups=32,
     l2_bytes=96 * MIB,
@@ -216,11 +218,7 @@ GFX1201 = Device(
     bandwidth=640e9,
     shared_bytes=64 * KIB,
     shared_bandwidth=64 * 128 * 2.97e9,
-    register_modes=(
-        RegisterMode("96 VGPRs", 96 * 32 * 4, 128 * 16),
-        RegisterMode("192 VGPRs", 192 * 32 * 4, 128 * 8),
-        RegisterMode("256 VGPRs", 256 * 32 * 4, 128 * 6),
-    ),
+    register_modes=_rdna_modes(128),
     tile=(16, 16, 16),
     max_sub_groups=32,
     l2_bytes=8 * MIB,

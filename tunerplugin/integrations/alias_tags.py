@@ -95,8 +95,8 @@ def mistagged_buffers(body: Any) -> set[Any]:
         dtypes[data] = node.buffer.dtype
         buffer = buffers.setdefault(data, _Buffer())
         buffer.written |= isinstance(node, tir.BufferStore)
-        for index in node.indices:  # one; more only in memory that has no tags
-            buffer.record(index)
+        (index,) = node.indices  # lowered programs have flat buffers
+        buffer.record(index)
 
     _on_accesses(body, look)
     return {data for data, buffer in buffers.items() if buffer.mistagged(dtypes[data])}
